@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from PySide6.QtCore import QObject, Slot
+from PySide6.QtCore import Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app.jobs.job_controller import JobController
@@ -92,9 +92,8 @@ class BulkController(DialogController[Question]):
         page: JobsPage,
         jobs: JobController,
         window: QWidget,
-        parent: QObject | None = None,
     ) -> None:
-        super().__init__(runner, window, parent)
+        super().__init__(runner, window)
         self._jobs = services.jobs
         self._queue = services.queue
         self._page = page

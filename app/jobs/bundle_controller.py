@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QObject, QStandardPaths, Signal, Slot
+from PySide6.QtCore import QStandardPaths, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from app.jobs.file_export import show_in_folder
@@ -34,15 +34,8 @@ class BundleController(DialogController[BundleDialog | UnbundleDialog]):
 
     job_created = Signal(object)
 
-    def __init__(
-        self,
-        services: Services,
-        runner: Runner,
-        page: JobsPage,
-        window: QWidget,
-        parent: QObject | None = None,
-    ) -> None:
-        super().__init__(runner, window, parent)
+    def __init__(self, services: Services, runner: Runner, page: JobsPage, window: QWidget) -> None:
+        super().__init__(runner, window)
         self._services = services
         self._detail = page.detail
         self._page = page

@@ -44,14 +44,9 @@ class PredictionController(DialogController[TryDialog]):
     """Serve “Try it” of a checkpoint."""
 
     def __init__(
-        self,
-        services: Services,
-        runner: Runner,
-        actions: JobActions,
-        window: QWidget,
-        parent: QObject | None = None,
+        self, services: Services, runner: Runner, actions: JobActions, window: QWidget
     ) -> None:
-        super().__init__(runner, window, parent)
+        super().__init__(runner, window)
         self._services = services
         actions.add_handler(TRY_CHECKPOINT, self.open_dialog)
 
@@ -97,14 +92,9 @@ class InspectionController(DialogController[InspectionDialog]):
     """Serve the request `INSPECT_CHECKPOINT`."""
 
     def __init__(
-        self,
-        inspection: InspectionService,
-        runner: Runner,
-        actions: JobActions,
-        window: QWidget,
-        parent: QObject | None = None,
+        self, inspection: InspectionService, runner: Runner, actions: JobActions, window: QWidget
     ) -> None:
-        super().__init__(runner, window, parent)
+        super().__init__(runner, window)
         self._inspection = inspection
         actions.add_handler(INSPECT_CHECKPOINT, self._open)
 

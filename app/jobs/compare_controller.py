@@ -71,8 +71,7 @@ class CompareController(Controller):
         self.csv_action.setData("download-simple")
         self.csv_action.setEnabled(False)
         self.csv_action.triggered.connect(self.save_csv)
-        self._timer = QTimer(self)
-        self._timer.setInterval(interval_ms)
+        self._timer = QTimer(self, interval=interval_ms)
         self._timer.timeout.connect(self.refresh)
         page.add_requested.connect(self.add)
         page.remove_requested.connect(self.remove)
@@ -143,10 +142,13 @@ class CompareController(Controller):
         for job_id in listing.removed_ids:
             job = self._compared_jobs.get(job_id)
             if job is not None and job.view is not None:
-                self._page.show_read_error(job_id, _removal_message(job.view.name))
+                message = "is no longer in the list of jobs; its curves stay until you remove it."
+                self._page.show_read_error(job_id, f"“{job.view.name}” {message}")
         for view in listing.views:
             job = self._compared_jobs.get(view.id)
-            if job is not None and _has_changed(job.view, view):
+            state = view.state, view.run, view.name
+            old = None if job is None else job.view
+            if job is not None and (old is None or state != (old.state, old.run, old.name)):
                 self._poll(job)
         self._see_siblings(listing)
 
@@ -235,15 +237,3 @@ class CompareController(Controller):
             self._runner.notify(error.with_remedy)
         else:
             self._page.show_read_error(job.job_id, str(error))
-
-
-def _has_changed(previous_view: JobView | None, view: JobView) -> bool:
-    return previous_view is None or (view.state, view.run, view.name) != (
-        previous_view.state,
-        previous_view.run,
-        previous_view.name,
-    )
-
-
-def _removal_message(name: str) -> str:
-    return f"“{name}” is no longer in the list of jobs; its curves stay until you remove it."

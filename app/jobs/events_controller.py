@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from PySide6.QtCore import QObject, QUrl
+from PySide6.QtCore import QUrl
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QWidget
 
@@ -27,9 +27,8 @@ class EventsController(DialogController[ProgressDialog]):
         runner: Runner,
         actions: JobActions,
         window: QWidget,
-        parent: QObject | None = None,
     ) -> None:
-        super().__init__(runner, window, parent)
+        super().__init__(runner, window)
         self._viewers = viewers
         self._inspection = inspection
         actions.add_handler(TENSORBOARD, self._open)

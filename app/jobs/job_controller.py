@@ -383,12 +383,14 @@ class JobController(Controller):
     # Exports.
 
     def export(self, job_id: str, checkpoint: str, kind: str, path: str) -> None:
-        exports = self._page.detail.exporter
-        progress = self._export_progress = self._runner.progress(
-            partial(exports.show_progress, job_id)
-        )
+        """Export from the open dialog."""
+        holder = self._page.detail.exporter.dialog
+        dialog = holder.dialog
+        assert dialog is not None
+        progress = self._runner.progress(holder.guard_callback(dialog, dialog.show_progress))
+        self._export_progress = progress
         export = partial(self._jobs.export, job_id, checkpoint, kind, Path(path), progress)
-        self._run("export", job_id, export, lambda file: exports.show_exported(job_id, str(file)))
+        self._run("export", job_id, export, holder.guard_callback(dialog, dialog.show_exported))
 
     def _cancel_export(self) -> None:
         if self._export_progress is not None:

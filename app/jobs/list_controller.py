@@ -190,7 +190,8 @@ class ListController(QObject):
 
     @Slot()
     def _read_choices(self) -> None:
-        self._runner.run(_QUEUE, self._index.choices, self._page.table.show_choices, _raise)
+        show = self._page.table.filter_panel.show_choices
+        self._runner.run(_QUEUE, self._index.choices, show, _raise)
 
 
 def _raise(error: BackendError) -> None:

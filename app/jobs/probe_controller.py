@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from PySide6.QtCore import QObject, Slot
+from PySide6.QtCore import Slot
 from PySide6.QtWidgets import QWidget
 
 from app.runtime.background import Runner
@@ -25,15 +25,8 @@ _QUEUE = "probe"
 class ProbeController(DialogController[TaskDialog]):
     """Serve the buttons of the form that measure its job."""
 
-    def __init__(
-        self,
-        services: Services,
-        runner: Runner,
-        form: JobForm,
-        window: QWidget,
-        parent: QObject | None = None,
-    ) -> None:
-        super().__init__(runner, window, parent)
+    def __init__(self, services: Services, runner: Runner, form: JobForm, window: QWidget) -> None:
+        super().__init__(runner, window)
         self._services = services
         self._form = form
         form.rate_requested.connect(self._find_rate)

@@ -86,9 +86,8 @@ class StatusPoller(QObject):
         self._rounds = 0
         self._open_id = ""
         self._open_is_unread = False
-        self._timer = QTimer(self)
+        self._timer = QTimer(self, interval=interval_ms)
         self._timer.timeout.connect(self.poll)
-        self._timer.setInterval(interval_ms)
 
     def start(self) -> None:
         """Poll now, and periodically from now on."""

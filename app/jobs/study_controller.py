@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app.runtime.background import Runner
@@ -33,15 +33,8 @@ class StudyController(DialogController[StudyDialog]):
 
     study_queued = Signal(object)
 
-    def __init__(
-        self,
-        services: Services,
-        runner: Runner,
-        page: JobsPage,
-        window: QWidget,
-        parent: QObject | None = None,
-    ) -> None:
-        super().__init__(runner, window, parent)
+    def __init__(self, services: Services, runner: Runner, page: JobsPage, window: QWidget) -> None:
+        super().__init__(runner, window)
         self._studies = services.studies
         self._sweeps = services.sweeps
         self._page = page

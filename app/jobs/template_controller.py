@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app.runtime.background import Runner
@@ -42,15 +42,8 @@ class TemplateController(DialogController[LoadDialog | Question]):
     job_load_requested = Signal(str)
     draft_requested = Signal(object)
 
-    def __init__(
-        self,
-        services: Services,
-        runner: Runner,
-        form: JobForm,
-        window: QWidget,
-        parent: QObject | None = None,
-    ) -> None:
-        super().__init__(runner, window, parent)
+    def __init__(self, services: Services, runner: Runner, form: JobForm, window: QWidget) -> None:
+        super().__init__(runner, window)
         self._services = services
         self._templates = services.templates
         self._form = form

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from app.jobs.bulk_controller import BulkResult, JobName, run_each
@@ -30,15 +30,8 @@ class TrashController(DialogController[TrashQuestion]):
 
     undoable = Signal(str, str)
 
-    def __init__(
-        self,
-        services: Services,
-        runner: Runner,
-        page: JobsPage,
-        window: QWidget,
-        parent: QObject | None = None,
-    ) -> None:
-        super().__init__(runner, window, parent)
+    def __init__(self, services: Services, runner: Runner, page: JobsPage, window: QWidget) -> None:
+        super().__init__(runner, window)
         self._jobs = services.jobs
         self._page = page
         self._removed_views: dict[str, tuple[JobView, ...]] = {}

@@ -88,14 +88,14 @@ def wire(
     )
     lists = ListController(runner, page, parent)
     jobs = JobController(services, runner, poller, page, pages.form, window, parent)
-    BulkController(services, runner, page, jobs, window, parent)
+    BulkController(services, runner, page, jobs, window)
     checkpoint_drag = CheckpointDragSource(services.jobs, runner, actions, parent)
-    bundles = BundleController(services, runner, page, window, parent)
-    PredictionController(services, runner, actions, window, parent)
+    bundles = BundleController(services, runner, page, window)
+    PredictionController(services, runner, actions, window)
     LogController(services.logs, runner, page.detail.log, parent)
-    InspectionController(services.inspection, runner, actions, window, parent)
-    EventsController(services.event_viewers, services.inspection, runner, actions, window, parent)
-    studies = StudyController(services, runner, page, window, parent)
+    InspectionController(services.inspection, runner, actions, window)
+    EventsController(services.event_viewers, services.inspection, runner, actions, window)
+    studies = StudyController(services, runner, page, window)
     queue = QueueController(services.queue, runner, poller, page, parent)
     onboarding = Onboarding(
         page.onboarding_strip,
@@ -103,7 +103,7 @@ def wire(
         lambda: pages.nodes.node_actions.ask(node_actions.ADD),
         parent,
     )
-    trash = TrashController(services, runner, page, window, parent)
+    trash = TrashController(services, runner, page, window)
     trash.undoable.connect(lambda text, tag: window.toast.show_message(text, undo_tag=tag))
     window.toast.undone.connect(trash.undo)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from app.runtime.background import Runner
@@ -41,10 +41,9 @@ class GalleryController(DialogController[GalleryDialog]):
         runner: Runner,
         items: Callable[[Kind], Sequence[LibraryItem]],
         window: QWidget,
-        parent: QObject | None = None,
     ) -> None:
         """Make the controller. ``items`` returns the items of the library."""
-        super().__init__(runner, window, parent)
+        super().__init__(runner, window)
         self._gallery = gallery
         self._inspection = inspection
         self._items = items
@@ -133,9 +132,8 @@ class DepthController(DialogController[DepthDialog]):
         runner: Runner,
         show: Callable[[LibraryItem], object],
         window: QWidget,
-        parent: QObject | None = None,
     ) -> None:
-        super().__init__(runner, window, parent)
+        super().__init__(runner, window)
         self._gallery = gallery
         self._show = show
 

@@ -42,9 +42,9 @@ def wire(
         services.library, services.gallery, runner, pages.library, window, parent
     )
     gallery = GalleryController(
-        services.gallery, services.inspection, runner, controller.items, window, parent
+        services.gallery, services.inspection, runner, controller.items, window
     )
-    depth = DepthController(services.gallery, runner, controller.show_new, window, parent)
+    depth = DepthController(services.gallery, runner, controller.show_new, window)
     LayersController(services.inspection, runner, model_detail, parent)
     ScanController(services.scans, runner, pages.library, parent)
 

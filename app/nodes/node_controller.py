@@ -109,12 +109,11 @@ class NodeController(DialogController[AddNodeDialog | Question]):
         self._request = NodeRequest(NodeAddress(""), "")
         self._attempt: object = None
         """The attempt to add a node whose outcome is shown, None after Cancel."""
-        self.provisioning = ProvisioningController(services, runner, page, window, self)
+        self.provisioning = ProvisioningController(services, runner, page, window)
         self.provisioning.finished.connect(self.refresh)
         self._orphan_finder = OrphanFinder(services, runner, page, self)
         self._ssh_poller = SshPoller(services, runner)
-        self._timer = QTimer(self)
-        self._timer.setInterval(interval_ms)
+        self._timer = QTimer(self, interval=interval_ms)
         self._timer.timeout.connect(self.refresh)
         actions = page.node_actions
         actions.add_handler(node_actions.CHECK, self._check)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from PySide6.QtCore import QObject, QTimer, Signal, Slot
+from PySide6.QtCore import QTimer, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from app.runtime.background import Runner
@@ -49,14 +49,9 @@ class ProvisioningController(DialogController[SetUpAgainDialog]):
     finished = Signal()
 
     def __init__(
-        self,
-        services: Services,
-        runner: Runner,
-        page: NodesPage,
-        window: QWidget,
-        parent: QObject | None = None,
+        self, services: Services, runner: Runner, page: NodesPage, window: QWidget
     ) -> None:
-        super().__init__(runner, window, parent)
+        super().__init__(runner, window)
         self._services = services
         self._page = page
         self._steps_dialog: SetUpDialog | None = None
@@ -65,8 +60,7 @@ class ProvisioningController(DialogController[SetUpAgainDialog]):
         self._running: dict[str, Progress] = {}
         self._blocked_groups: dict[str, tuple[str, ...]] = {}
         self._states: deque[SetUp] = deque()
-        self._state_timer = QTimer(self)
-        self._state_timer.setInterval(_STATE_INTERVAL_MS)
+        self._state_timer = QTimer(self, interval=_STATE_INTERVAL_MS)
         self._state_timer.timeout.connect(self._show_states)
 
     def stop(self) -> None:

@@ -114,9 +114,7 @@ class NotificationRules(QObject):
         self._open_sweeps: frozenset[str] = frozenset()
         self._newly_open_sweeps: frozenset[str] = frozenset()
         self._finished_of_sweep: dict[str, list[JobView]] = {}
-        self._merge_timer = QTimer(self)
-        self._merge_timer.setSingleShot(True)
-        self._merge_timer.setInterval(merge_ms)
+        self._merge_timer = QTimer(self, singleShot=True, interval=merge_ms)
         self._merge_timer.timeout.connect(self.send_held_events)
 
     @Slot(object)
@@ -282,11 +280,8 @@ def merge_missed(notices: Sequence[Notice]) -> Notice:
         return notices[0]
     title = f"{formats.count(len(notices))} jobs ended while the window was closed"
     text = _join_names([notice.title for notice in notices])
-    return Notice(title, text, notices[-1].timestamp, family=_worst_family(notices))
-
-
-def _worst_family(notices: Iterable[Notice]) -> str:
-    return min((notice.family for notice in notices), key=("bad", "warn", "good").index)
+    worst_family = min((notice.family for notice in notices), key=("bad", "warn", "good").index)
+    return Notice(title, text, notices[-1].timestamp, family=worst_family)
 
 
 def _join_names(names: list[str]) -> str:

@@ -110,7 +110,7 @@ class DialogController(Controller, Generic[AnyDialog]):
     """
 
     def __init__(self, runner: Runner, window: QWidget, parent: QObject | None = None) -> None:
-        super().__init__(runner, parent)
+        super().__init__(runner, parent or window)
         self._window = window
         self._holder: DialogHolder[AnyDialog] = DialogHolder()
         self._task = LatestRequest(runner)

@@ -177,9 +177,7 @@ class SettingsWriter(QObject):
         super().__init__(parent)
         self._settings = settings
         self._runner = runner
-        self._save_timer = QTimer(self)
-        self._save_timer.setSingleShot(True)
-        self._save_timer.setInterval(_SAVE_AFTER_MS)
+        self._save_timer = QTimer(self, singleShot=True, interval=_SAVE_AFTER_MS)
         self._save_timer.timeout.connect(self._save)
 
     @property

@@ -90,9 +90,8 @@ class PageCommands:
                 # Each plot of a comparison has a button to remove it.
                 label = title if number == 1 else f"{title} ({number})"
                 remark = "" if title.endswith(subject) else subject
-                targets.append(
-                    PaletteEntry(PRESS, key, label, remark, icon, _shortcut_of(control, title))
-                )
+                shortcut = _KEYS.get(title, "") or control.shortcut().toString()
+                targets.append(PaletteEntry(PRESS, key, label, remark, icon, shortcut))
         return visible_entries, hidden_entries
 
     def press(self, key: str) -> None:
@@ -163,10 +162,6 @@ def _title(button: QAbstractButton, subject: str) -> str:
     if isinstance(button, QCheckBox):
         return f"{button.accessibleName()}: {'off' if button.isChecked() else 'on'}"
     return button.accessibleName()
-
-
-def _shortcut_of(control: QAbstractButton | QAction, title: str) -> str:
-    return _KEYS.get(title, "") or control.shortcut().toString()
 
 
 def _displayed_text(text: str) -> str:

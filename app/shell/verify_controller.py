@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, Slot
+from PySide6.QtCore import Slot
 from PySide6.QtWidgets import QWidget
 
 from app.runtime.background import Runner
@@ -27,14 +27,9 @@ class VerifyController(DialogController[Question]):
     """Check and repair the data root while it is open."""
 
     def __init__(
-        self,
-        service: VerifyService,
-        runner: Runner,
-        section: VerifySection,
-        window: QWidget,
-        parent: QObject,
+        self, service: VerifyService, runner: Runner, section: VerifySection, window: QWidget
     ) -> None:
-        super().__init__(runner, window, parent)
+        super().__init__(runner, window)
         self._service = service
         self._section = section
         self._request = LatestRequest(runner)

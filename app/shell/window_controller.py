@@ -227,7 +227,7 @@ class FrameController(QObject):
                 services.notifications, self._background, self._page.notices, self
             )
             page = self._page.verify
-            VerifyController(services.verification, self._background, page, self._window, self)
+            VerifyController(services.verification, self._background, page, self._window)
             SshController(services.cluster, self._background, self._page.ssh, self)
             self._page.show_paths(
                 SettingsPaths(

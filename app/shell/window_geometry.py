@@ -71,9 +71,7 @@ class WindowGeometry(QObject):
         self._restore(settings)
         window.geometry_changed.connect(self._remember_geometry)
         window.closing.connect(self._remember_maximized)
-        self._bring_in_timer = QTimer(self)
-        self._bring_in_timer.setSingleShot(True)
-        self._bring_in_timer.setInterval(0)
+        self._bring_in_timer = QTimer(self, singleShot=True, interval=0)
         self._bring_in_timer.timeout.connect(self.bring_in)
         for screen in QGuiApplication.screens():
             screen.geometryChanged.connect(self._bring_in_timer.start)

@@ -55,6 +55,10 @@ def as_backend_error(prefix: str) -> Iterator[None]:
         raise BackendError(f"{prefix}: {error.strerror or error}.", remedy) from error
 
 
+def exists_error(path: object) -> BackendError:
+    return BackendError(f"{path} exists already and was not changed.", "Choose another name.")
+
+
 def unforeseen(error: OSError) -> BackendError:
     """Return the sentence about an ``OSError`` that no caller turned into one, and log it."""
     _log.info("Not expected here", exc_info=error)

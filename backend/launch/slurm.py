@@ -11,9 +11,9 @@ from pathlib import PurePosixPath
 from typing import Protocol
 
 from backend.base.errors import BackendError
-from backend.base.log import suppress, swallowed
+from backend.base.log import suppress
 from backend.node.run import finalize
-from backend.records.base.atomic_files import read_json
+from backend.records.base.atomic_files import read_json, stored_record
 from backend.records.base.layout import JobFolder
 from backend.records.base.local_files import Files
 from backend.records.jobs.config import OnFailure
@@ -167,7 +167,7 @@ class SlurmLauncher:
         """
         run = folder.newest_run()
         job = self._job(folder, run)
-        run_exit = read_exit(folder, run)
+        run_exit = stored_record(RunExit, folder.attempt(run).exit)
         user = _user_name(job.cancelled_by) if job is not None else ""
         condition = derive_condition(job, run_exit, user)
         if job is None or not job.is_over:
@@ -175,7 +175,7 @@ class SlurmLauncher:
         if run_exit is None:
             # A record that came after Slurm's answer is the better one.
             self._files.refresh_file(folder.attempt(run).exit)
-            run_exit = read_exit(folder, run)
+            run_exit = stored_record(RunExit, folder.attempt(run).exit)
             if run_exit is not None:
                 return derive_condition(job, run_exit, user)
             finalize.close_run(folder, run, condition.message, last_status(folder))
@@ -247,14 +247,6 @@ def read_submission(folder: JobFolder, run: int) -> Submission:
             f"Run {run} of {folder.job_id} has no readable record of its submission to Slurm.",
             "Look for it with squeue --me.",
         ) from error
-
-
-def read_exit(folder: JobFolder, run: int) -> RunExit | None:
-    try:
-        return RunExit.from_dict(read_json(folder.attempt(run).exit))
-    except (OSError, ValueError) as error:
-        swallowed(error)
-        return None
 
 
 def _user_name(uid: int | None) -> str:

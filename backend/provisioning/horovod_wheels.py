@@ -103,7 +103,7 @@ def choose(
     usable_pythons = [
         python
         for python in node_facts.pythons
-        if LEAST_PYTHON <= _numbers(python.version)[:2] <= NEWEST_PYTHON
+        if LEAST_PYTHON <= python.version_numbers[:2] <= NEWEST_PYTHON
     ]
     if not usable_pythons:
         requirement = "training needs {}.{} to {}.{}.".format(*LEAST_PYTHON, *NEWEST_PYTHON)
@@ -122,7 +122,7 @@ def choose(
         )
     cuda = bool(node_facts.gpus) and not cpu_only
     targets = {
-        python: WheelTarget("{}.{}".format(*_numbers(python.version)[:2]), node_facts.machine, cuda)
+        python: WheelTarget("{}.{}".format(*python.version_numbers[:2]), node_facts.machine, cuda)
         for python in usable_pythons
     }
     if wheels is None and _numbers(node_facts.glibc) < _numbers(LEAST_GLIBC):
@@ -131,7 +131,7 @@ def choose(
             "Use a node with a newer system.",
         )
     if wheels is None:
-        newest_python = max(usable_pythons, key=lambda python: _numbers(python.version))
+        newest_python = max(usable_pythons, key=lambda python: python.version_numbers)
         return newest_python, targets[newest_python], None
     matches = [
         (python, wheel)

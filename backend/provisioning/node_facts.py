@@ -16,11 +16,9 @@ from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.records.base.atomic_files import replace_bytes
 from backend.records.base.validation import sanitize
-from backend.records.nodes.entry import NodeInfo
+from backend.records.nodes.entry import OLDEST_PYTHON, PYTHON_NEED, NodeInfo
 from backend.ssh.interface import Shell
 
-OLDEST_PYTHON = (3, 10)
-"""For training; the supervision of runs needs 3.9."""
 _SOURCES = ("base/cores.py", "node/checks/node_facts.py")
 _READ_LIMIT_S = 90.0
 _CLOCK_LIMIT_S = 15.0
@@ -152,19 +150,14 @@ def _proof_file(
 
 
 def _check_python(node: str, node_facts: NodeInfo) -> None:
-    versions = [python.version for python in node_facts.pythons]
-    if any(_numbers(version) >= OLDEST_PYTHON for version in versions):
-        return
-    minimum = ".".join(map(str, OLDEST_PYTHON))
-    newest_version = max(versions, key=_numbers, default="missing")
-    raise BackendError(
-        f"Python on {node} is {sanitize(newest_version)}; training needs {minimum} or newer.",
-        "Install a newer one in addition, for example: apt-get install python3.11 python3.11-venv",
-    )
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdecimal())
+    newest_python = max(node_facts.pythons, key=lambda p: p.version_numbers, default=None)
+    if newest_python is None or newest_python.version_numbers < OLDEST_PYTHON:
+        version = newest_python.version if newest_python is not None else "missing"
+        raise BackendError(
+            f"Python on {node} is {sanitize(version)}; {PYTHON_NEED}",
+            "Install a newer one in addition, for example: apt-get install python3.11 "
+            "python3.11-venv",
+        )
 
 
 def _no_answer(node: str, reason: str) -> BackendError:

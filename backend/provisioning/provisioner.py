@@ -37,6 +37,7 @@ from backend.records.nodes.entry import (
     NodePython,
     SetUp,
 )
+from backend.records.nodes.provisioning_options import SetUpOptions, choice_errors
 from backend.ssh.interface import Machine, Shell
 
 TITLES = ("Reach", "Inspect", "Python", "Open MPI", "PyTorch", "Agent", "Test")
@@ -94,35 +95,27 @@ class SetUpPlan:
 
     Args:
         inspect: Inspects the node.
+        options: The user's choices; ``packages`` are all that user code needs.
         agree: Called with the node's Open MPI version; raises BackendError if other nodes have
             another one.
-        key: The cluster's key, None if ``own_key`` is used.
-        own_key: Path on the nodes of the user's key that connects them already.
-        limits_key: Restrict the cluster's key to training runs.
+        key: The cluster's key, None if ``options.own_key`` is used.
         peers: Every node that mpirun may reach from this one.
         start_agent: The command that starts the agent and ends at once.
-        system_mpi: Use the node's own Open MPI, not the one of the wheel.
-        shared: Make the environment on the data root, or use the one that another node made there.
         exclusive_access: Held while an environment of that name is checked and made, so that only
             one of several nodes that share it makes it.
         relay: Delivers wheels to several nodes, None if they are sent to each node.
-        packages: What user code needs besides, by name.
     """
 
     wheels: Wheels
     bundle: CodeArchive
     inspect: Callable[[Shell], NodeInfo]
+    options: SetUpOptions
     agree: Callable[[str], None] = lambda version: None
     key: ClusterKey | None = None
-    own_key: str = ""
-    limits_key: bool = False
     peers: Sequence[Peer] = ()
     start_agent: Callable[[AgentPaths], Sequence[str]] = agent_commands.start
-    system_mpi: bool = False
-    shared: bool = False
     exclusive_access: Callable[[str], AbstractContextManager[object]] = nullcontext
     relay: Relay | None = None
-    packages: tuple[str, ...] = ()
 
 
 def set_up(
@@ -199,15 +192,14 @@ class _SetUpWork:
     def inspect(self) -> str:
         self.node_facts = node_facts = self._plan.inspect(self.shell)
         # Before wheels are fetched and sent for minutes.
-        if self._plan.system_mpi and not node_facts.mpirun:
-            raise BackendError(
-                f"{self._entry.name} has no Open MPI of its own.",
-                "Use Ringmaster's Open MPI, or install one: apt-get install openmpi-bin.",
-            )
-        self.home = NodeHome(PurePosixPath(node_facts.home))
-        self._environments_home = self._choose_environments_home()
-        self.environments = NodeEnvironments(self.shell, self._environments_home, self._steps)
+        current_entry = replace(self._entry, info=node_facts)
+        for error in choice_errors(self._plan.options, [current_entry], (), "").values():
+            raise BackendError(error)
         relay, root = self._plan.relay, node_facts.data_root
+        self.home = self._environments_home = NodeHome(PurePosixPath(node_facts.home))
+        if self._plan.options.shared:
+            self._environments_home = NodeHome.shared_in(PurePosixPath(root))
+        self.environments = NodeEnvironments(self.shell, self._environments_home, self._steps)
         if (
             relay is not None
             and root
@@ -223,17 +215,6 @@ class _SetUpWork:
             f"{gpus}{shell_note}."
         )
 
-    def _choose_environments_home(self) -> NodeHome:
-        if not self._plan.shared:
-            return self.home
-        name, root = self._entry.name, self.node_facts.data_root
-        if not root or not self.node_facts.data_root_writable or self._entry.is_staged:
-            raise BackendError(
-                f"{name} cannot write to the data root, so it cannot use a shared environment.",
-                f"Mount it on {name} with write permission, or set {name} up without sharing.",
-            )
-        return NodeHome.shared_in(PurePosixPath(root))
-
     def python(self) -> str:
         chosen_python, target, horovod = self._plan.wheels.choose(self._entry.name, self.node_facts)
         self._target = target
@@ -242,9 +223,9 @@ class _SetUpWork:
             target, horovod, self._steps.add_line, self._cancelled
         )
         self._name, self._environment_wheels = self.house.environment(
-            system_mpi=self._plan.system_mpi
+            system_mpi=self._plan.options.system_mpi
         )
-        if self._plan.shared:
+        if self._plan.options.shared:
             self._steps.show_message("Waiting for the node that makes the environment")
             self._access.enter_context(self._plan.exclusive_access(self._name))
         self._is_complete = self.environments.find(self._name) is not None
@@ -252,7 +233,7 @@ class _SetUpWork:
             self._access.close()
             self._folder = self._environments_home.environments / self._name
             return f"Python {chosen_python.version} {ALREADY_INSTALLED}."
-        if self._plan.shared and self.environments.stamp(self._name) is not None:
+        if self._plan.options.shared and self.environments.stamp(self._name) is not None:
             # Other nodes use it, so it is not made again for this one.
             folder = self._environments_home.environments / self._name
             raise BackendError(
@@ -266,7 +247,7 @@ class _SetUpWork:
         return f"Python {version}, {chosen_python.path}."
 
     def open_mpi(self) -> str:
-        if self._plan.system_mpi:
+        if self._plan.options.system_mpi:
             self._mpirun = self.node_facts.mpirun
         else:
             self._mpirun = str(self._folder / "bin/mpirun")
@@ -285,7 +266,7 @@ class _SetUpWork:
         self._mpi_version = version
         self._plan.agree(version)
         ssh_access = self._set_up_ssh_access()
-        was_installed = self._is_complete or self._plan.system_mpi
+        was_installed = self._is_complete or self._plan.options.system_mpi
         return (
             f"Open MPI {version}{f' {ALREADY_INSTALLED}' if was_installed else ''}; {ssh_access}."
         )
@@ -298,17 +279,17 @@ class _SetUpWork:
             # By its final name: the folder in which it is made will be renamed.
             python = str(self._environments_home.environments / self._name / "bin/python")
             reason = ""
-            if self._plan.limits_key:
-                mpirun = self._mpirun if self._plan.system_mpi else python
+            if self._plan.options.limits_key:
+                mpirun = self._mpirun if self._plan.options.system_mpi else python
                 reason = cluster_key.reason_against_limit(self.home, python, mpirun)
-            self._limits_key = self._plan.limits_key and not reason
+            self._limits_key = self._plan.options.limits_key and not reason
             gate = python if self._limits_key else ""
             cluster_key.install_key(self.shell, self.home, self._plan.key, sources, gate)
             outcome = f"the cluster's key is accepted from {sources.replace(',', ', ')}"
             outcome += ", for runs only" if gate else ""
             outcome += f", also for a shell and files, since {reason}" if reason else ""
         self._ssh_config = cluster_key.write_settings(
-            self.shell, self.home, self._plan.peers, self._plan.own_key
+            self.shell, self.home, self._plan.peers, self._plan.options.own_key
         )
         return outcome
 
@@ -341,7 +322,7 @@ class _SetUpWork:
         self.environments.finish(building_folder, self._name, stamp)
         self._is_complete = True
         self._access.close()
-        if not self._plan.system_mpi:
+        if not self._plan.options.system_mpi:
             self._mpirun = str(self._folder / "bin/mpirun")
         added = self._add_packages()
         return f"{versions}{added}; {self._sent_bytes / 1e6:.0f} MB sent."
@@ -352,8 +333,10 @@ class _SetUpWork:
         Nothing that the environment has changes, so running jobs are not affected.
         """
         python = str(self._folder / "bin/python")
-        with self._plan.exclusive_access(self._name) if self._plan.shared else nullcontext():
-            for package in self._missing_packages(self._plan.packages):
+        with (
+            self._plan.exclusive_access(self._name) if self._plan.options.shared else nullcontext()
+        ):
+            for package in self._missing_packages(self._plan.options.packages):
                 self._steps.show_message(f"Fetching {package}")
                 extended_house = self._plan.wheels.gather_more(
                     self.house, self._target, package, self._steps.add_line, self._cancelled
@@ -368,7 +351,7 @@ class _SetUpWork:
                     python, extended_house, [extended_house.uv, *wheels]
                 )
                 self.environments.install(self._folder, extended_house, wheels)
-        return "".join(f", {package}" for package in self._plan.packages)
+        return "".join(f", {package}" for package in self._plan.options.packages)
 
     def _missing_packages(self, packages: Sequence[str]) -> Sequence[str]:
         """Return those of these packages that the environment does not have."""
@@ -443,7 +426,7 @@ class _SetUpWork:
     def trial(self) -> str:
         """Let two ranks of this node add up a number: tests Python, torch and Open MPI."""
         # With a shared environment, each node has its own result.
-        stamp = f"{self.home.path}/{self._name}.{_TRIAL}" if self._plan.shared else ""
+        stamp = f"{self.home.path}/{self._name}.{_TRIAL}" if self._plan.options.shared else ""
         stamp = stamp or str(self._folder / _TRIAL)
         tested_versions = f"{self._mpirun} {self._mpi_version}\n".encode()
         try:
@@ -484,10 +467,10 @@ class _SetUpWork:
                 environment=self._name,
                 bundle=self._bundle,
                 ssh_config=self._ssh_config,
-                own_key=self._plan.own_key,
+                own_key=self._plan.options.own_key,
                 limits_key=self._limits_key,
                 without_horovod=not self._has_horovod,
-                packages=self._plan.packages,
+                packages=self._plan.options.packages,
                 bytes=disk_usage(self.shell, str(self.home.path)),
             ),
         )

@@ -25,7 +25,7 @@ from backend.base.errors import BackendError
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch
 from backend.training import user_code
-from backend.training.checkpoint import fit_weights, load_checkpoint, load_weights
+from backend.training.checkpoint import load_checkpoint
 from backend.training.checkpoint_content import (
     freeze,
     frozen_names,
@@ -33,7 +33,6 @@ from backend.training.checkpoint_content import (
     restore_buffers,
     restore_random_state,
 )
-from backend.training.cpu_wait import CpuWait
 from backend.training.data import (
     BatchIndices,
     TrainingOrder,
@@ -48,12 +47,13 @@ from backend.training.lazy_dynamo import compile_model
 from backend.training.optimizer import served_parameters
 from backend.training.parameter_server import sent_parameters, shard_indices, trained_flags
 from backend.training.step_sync import mean_metrics
-from backend.training.strategies.base import fill_tensors, trainable_parameters
+from backend.training.step_times import CpuWait
+from backend.training.strategies.base import SingleProcess, fill_tensors, trainable_parameters
 from backend.training.strategies.channel import Channel
 from backend.training.strategies.rendezvous import Rendezvous
-from backend.training.strategies.single_process import SingleProcess
 from backend.training.subject import Subject, collect_traits, open_subject
 from backend.training.train_state import Batch, Outcome
+from backend.training.weights_file import fit_weights, load_weights
 
 
 class TaskSampler(Sampler[BatchIndices]):

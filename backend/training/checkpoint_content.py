@@ -13,10 +13,10 @@ import torch
 
 from backend.records.jobs.launch import Launch
 from backend.training.checkpoint import FORMAT
+from backend.training.optimizer import WeightAverage
 from backend.training.strategies.base import Strategy
 from backend.training.strategies.wire_format import bytes_of
 from backend.training.train_state import TrainState
-from backend.training.weight_average import WeightAverage
 
 
 def content(

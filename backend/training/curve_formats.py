@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from backend.base.log import suppress
-from backend.training.foreign_file import ForeignFile
 
 STEPS = (
     *("step", "global_step", "trainer/global_step", "iter", "iteration", "iterations"),
@@ -29,6 +29,7 @@ NO_METRICS = frozenset(
 )
 GROUPS = ("mode", "split", "phase", "subset", "stage")
 """Names of a text that describes a row's values, such as ``"mode": "val"``."""
+_COMPARED_BYTES = 4096
 _CHUNK_BYTES = 4_000_000
 """Bytes that are read from a file at once; the rest is read the next time."""
 _HEAD_BYTES = 65_536
@@ -256,3 +257,54 @@ def _scalar(value: Any) -> float | None:
             "<f" if len(tensor.tensor_content) == 4 else "<d", tensor.tensor_content
         )
     return float(numbers[0]) if len(numbers) == 1 else None
+
+
+class ForeignFile:
+    """File of another program, read from ``offset`` on, and from its start if it was replaced.
+
+    Such a program appends, cuts, replaces or rewrites its file: Lightning writes its CSV again,
+    with more columns, when a new metric comes. The bytes read before are therefore compared each
+    time. A replaced file has another inode, is shorter than these bytes, or has other first or last
+    bytes.
+    """
+
+    def __init__(self, path: Path, offset: int = 0) -> None:
+        self.path = path
+        self.offset = offset
+        self.was_replaced = False
+        self._inode: tuple[int, int] | None = None
+        self._head = self._tail = b""
+
+    def read(self, limit_bytes: int) -> bytes:
+        """Return the bytes after ``offset``, which stays until `advance`.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        with self.path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            inode = (status.st_dev, status.st_ino)
+            head = file.read(len(self._head))
+            file.seek(self.offset - len(self._tail))
+            tail = file.read(len(self._tail))
+            if (
+                self._inode not in (None, inode)
+                or status.st_size < self.offset
+                or (head, tail) != (self._head, self._tail)
+            ):
+                self.was_replaced = True
+                self.offset, self._head, self._tail = 0, b"", b""
+            self._inode = inode
+            file.seek(self.offset)
+            return file.read(limit_bytes)
+
+    def advance(self, content: bytes) -> None:
+        """Continue after ``content``, with which the bytes of the last `read` begin."""
+        if self.offset == len(self._head) < _COMPARED_BYTES:
+            self._head = (self._head + content)[:_COMPARED_BYTES]
+        self._tail = (self._tail + content)[-_COMPARED_BYTES:]
+        self.offset += len(content)
+
+    def skip(self, count: int) -> None:
+        """Skip ``count`` bytes, without comparing them later."""
+        self.offset, self._tail = self.offset + count, b""

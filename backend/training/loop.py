@@ -35,7 +35,6 @@ from backend.training.checkpoint_content import (
     restore_random_state,
     training_states,
 )
-from backend.training.cpu_wait import CpuWait
 from backend.training.data import (
     TrainingOrder,
     ValidationOrder,
@@ -47,6 +46,7 @@ from backend.training.evaluation import Evaluation, precision, set_precision
 from backend.training.finite import BufferWatch
 from backend.training.lazy_dynamo import compile_model
 from backend.training.optimizer import (
+    WeightAverage,
     grouped_parameters,
     load_optimizer,
     make_optimizer,
@@ -54,11 +54,10 @@ from backend.training.optimizer import (
     set_rate,
     trained_parameters,
 )
-from backend.training.periods import Periods
 from backend.training.run_progress import RunProgress
 from backend.training.step_recorder import PendingStep
 from backend.training.step_sync import StepResult, StepSync, mean_metrics
-from backend.training.step_times import RankStep
+from backend.training.step_times import CpuWait, RankStep
 from backend.training.strategies.allreduce import AveragedGradients
 from backend.training.strategies.base import (
     ForwardPass,
@@ -66,10 +65,9 @@ from backend.training.strategies.base import (
     optimized_names,
     trainable_parameters,
 )
-from backend.training.strategies.local_steps import LocalSteps
+from backend.training.strategies.local_steps import LocalSteps, Periods
 from backend.training.subject import collect_traits, open_subject, require_same_traits
 from backend.training.train_state import Batch, Outcome, Rank0Services, TrainState
-from backend.training.weight_average import WeightAverage
 
 LOSS_LIMIT_S = 60.0
 """Longest training without a checkpoint before a validation, in case the validation fails."""

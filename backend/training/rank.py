@@ -35,7 +35,7 @@ from backend.training import lazy_dynamo, strategies
 
 # The workers of a process pool import this module, too, and must find the user's modules.
 from backend.training.user_code import sources  # noqa: F401
-from backend.training.user_code.variables import set_variables
+from backend.training.user_code.importing import set_variables
 
 if TYPE_CHECKING:
     import torch

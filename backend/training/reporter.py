@@ -30,11 +30,9 @@ from backend.records.jobs.metric_names import VALIDATION
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import Alarm, RunStatus
 from backend.training.alerts import StandstillWatch
+from backend.training.curve_files import EventFile, HistoryFile
 from backend.training.eta import Eta
-from backend.training.history_file import HistoryFile
-from backend.training.slow_ranks import SlowRanks
-from backend.training.step_times import RankStep, StepBreakdown
-from backend.training.tensorboard import EventFile
+from backend.training.step_times import RankStep, SlowRanks, StepBreakdown
 
 _WRITE_INTERVAL_S = 0.5
 _MIN_INTERVAL_S = 0.1

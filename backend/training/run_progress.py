@@ -11,18 +11,13 @@ from typing import Any
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.state import JobState
-from backend.training.checkpoint import (
-    NotSaved,
-    finish_writing,
-    fit_weights,
-    load_checkpoint,
-    load_weights,
-)
+from backend.training.checkpoint import NotSaved, finish_writing, load_checkpoint
 from backend.training.checkpoint_content import content, restore_buffers
 from backend.training.finite import not_finite_names
 from backend.training.step_recorder import StepRecorder
 from backend.training.subject import Subject
 from backend.training.train_state import Outcome, Rank0Services, TrainState
+from backend.training.weights_file import fit_weights, load_weights
 
 
 class RunProgress:

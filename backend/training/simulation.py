@@ -20,8 +20,7 @@ from backend.training.data import TrainingOrder, ValidationOrder, make_loader
 from backend.training.evaluation import Evaluation
 from backend.training.optimizer import make_optimizer, trained_parameters
 from backend.training.parameter_server import Delays, ParameterServer
-from backend.training.strategies.base import fill_tensors
-from backend.training.strategies.single_process import SingleProcess
+from backend.training.strategies.base import SingleProcess, fill_tensors
 from backend.training.subject import open_subject
 from backend.training.train_state import Batch
 

@@ -1,4 +1,4 @@
-"""Parts of each rank's steps, and the single cause that slows the job.
+"""Parts of each rank's steps, slow ranks, and the single cause that slows the job.
 
 All ranks end the exchange of a step at about the same moment. The rank that came last waited for
 no other, so the shortest exchange of a step is its communication, and the rest of another rank's
@@ -7,21 +7,31 @@ exchange is waiting for the last rank.
 
 from __future__ import annotations
 
+import os
 import statistics
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from backend.base.log import suppress
 from backend.records.jobs.slow_cause import Cause, SlowCause, StepTimes
-from backend.training.slow_ranks import STEPS, are_behind
 
+STEPS = 100
+_MIN_BEHIND = 90
+_MAX_LIMIT_MS = 50.0
+_BEHIND_SHARE, _NOISE_MS = 0.2, 10.0
 _BLOCK = 10
 """Number of steps in a block: loader workers deliver in bursts, for which one step waits."""
 _MIN_BLOCKS = 9
 _SHARE, _MIN_MS = 0.3, 5.0
 _SHARE_ON_ONE_NODE = 0.5
 _NOTABLE_FOREIGN, _HIGH_FOREIGN, _MAX_FOREIGN = 0.2, 1 / 3, 0.9
+_STEP_INTERVAL = 8
+"""Steps between two measurements of the wait for a core; each reads the kernel's figure twice, in
+about 20 µs."""
+_SCHEDSTAT = "/proc/thread-self/schedstat"
 
 
 class RankStep(NamedTuple):
@@ -212,3 +222,91 @@ def _aggregate(
         RankStep(*(statistic(part) for part in zip(*rank_values, strict=True)))
         for rank_values in zip(*steps, strict=True)
     )
+
+
+class SlowRanks:
+    """Detector over the last 100 steps of a run.
+
+    A rank is slow if its own time, without waiting, was above that of the others by more than 50
+    ms, or by more than 20 % of a step and 10 ms, in 90 of the last 100 steps. The time of the
+    others is the low median of all ranks: if half of them are slow, the time of the fast half.
+
+    Each step is judged separately, and one rank has to be behind in nearly all of them: processes
+    that share a CPU alternate in being slower, and a mean or a median over a moment blames either
+    of them. Below 10 ms the scheduler of one computer decides: two ranks at 18 and 27 ms do not
+    show a slow node. A GPU at half its clock is behind in every step. 90 and not 100, because a
+    checkpoint or a burst of the loader sometimes delays a step of the other ranks.
+    """
+
+    def __init__(self) -> None:
+        self._steps: deque[Sequence[float]] = deque(maxlen=STEPS)
+
+    def add_steps(self, steps: Iterable[Sequence[float]]) -> None:
+        """Add steps, each with the milliseconds of all ranks."""
+        self._steps.extend(steps)
+
+    def step_ms(self) -> tuple[float, ...]:
+        """Return the median time of a step per rank."""
+        return tuple(round(statistics.median(times), 3) for times in zip(*self._steps, strict=True))
+
+    def slow_ranks(self) -> tuple[int, ...]:
+        """Return the slow ranks; none before there are 100 steps."""
+        if len(self._steps) < STEPS:
+            return ()
+        behind_counts = [0] * len(self._steps[0])
+        for times in self._steps:
+            for rank, is_behind in enumerate(are_behind(times)):
+                behind_counts[rank] += is_behind
+        return tuple(rank for rank, count in enumerate(behind_counts) if count >= _MIN_BEHIND)
+
+
+def are_behind(times_ms: Sequence[float]) -> list[bool]:
+    """Return a flag for each rank: whether its time exceeds the others' by more than noise."""
+    # A parameter server makes no steps: its time is 0.
+    median_ms = statistics.median_low([time for time in times_ms if time] or times_ms)
+    limit_ms = median_ms + min(_MAX_LIMIT_MS, max(_BEHIND_SHARE * median_ms, _NOISE_MS))
+    return [rank_ms > limit_ms for rank_ms in times_ms]
+
+
+class CpuWait:
+    """Meter of the wait for a core within the forward and backward pass of every eighth step.
+
+    In that time this thread could compute, but another program had the core.
+
+    Threads of the same process that only wake up to poll wait as well, and do not slow a step. But
+    they take cores: while the thread of Horovod polls, this thread may wait as long as that one
+    computes, on each core alike. Where several threads compute a step, this is not corrected.
+    """
+
+    def __init__(self, threads: int = 1) -> None:
+        """``threads``: the number of threads that compute a step."""
+        self._cores = len(os.sched_getaffinity(0)) if threads == 1 else 0
+        self._steps = 0
+        self._start_wait_ms = self._start_others_ms = 0.0
+        self._ms = 0.0
+
+    def begin_step(self) -> None:
+        if self._steps % _STEP_INTERVAL == 0:
+            self._start_wait_ms, self._start_others_ms = thread_wait_ms(), other_threads_ms()
+
+    def end_step(self) -> float:
+        """Return the wait in milliseconds since `begin_step`, of the last measured step."""
+        if self._steps % _STEP_INTERVAL == 0:
+            self._ms = thread_wait_ms() - self._start_wait_ms
+            if self._cores:
+                own_ms = (other_threads_ms() - self._start_others_ms) / self._cores
+                self._ms = max(0.0, self._ms - own_ms)
+        self._steps += 1
+        return self._ms
+
+
+def other_threads_ms() -> float:
+    """Return the CPU time of the other threads of this process until now."""
+    return (time.process_time() - time.thread_time()) * 1e3
+
+
+def thread_wait_ms() -> float:
+    """Return the wait of this thread until now; 0 where the kernel does not count it."""
+    with suppress(OSError, ValueError, IndexError), open(_SCHEDSTAT, encoding="ascii") as file:
+        return int(file.read().split()[1]) / 1e6
+    return 0.0

@@ -13,7 +13,6 @@ from backend.records.base import number_format
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch
 from backend.training import user_code
-from backend.training.checkpoint import names_with_prefix
 from backend.training.checkpoint_content import (
     freeze,
     frozen_names,
@@ -21,6 +20,7 @@ from backend.training.checkpoint_content import (
     restore_random_state,
 )
 from backend.training.data import fingerprint, mixed_seed, seed_everything
+from backend.training.weights_file import names_with_prefix
 
 
 @dataclass(frozen=True)

@@ -213,9 +213,9 @@ def _(desk, press):
 def _(desk, press):
     plot = desk.plot()
     desk.press("+")
-    assert not plot.is_fitted()
+    assert not plot.is_fitted
     press()
-    assert plot.is_fitted()
+    assert plot.is_fitted
 
 
 # The table

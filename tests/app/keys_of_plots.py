@@ -25,9 +25,9 @@ def _(desk, press):
     desk.wait(lambda: panel.x_range()[1] > 1)
     panel.setFocus()
     desk.press("+")
-    assert not panel.is_fitted()
+    assert not panel.is_fitted
     press()
-    assert panel.is_fitted()
+    assert panel.is_fitted
 
 
 # A plot

@@ -51,7 +51,7 @@ def test_a_random_day_breaks_no_promise() -> None:
         ),
         (
             "backend/training/checkpoint.py",
-            "            replace_json(self._folder.latest, self._last_checkpoint.to_dict())",
+            "            replace_json(self._folder.latest, self.last_checkpoint.to_dict())",
             "            pass",
             "create and start 1; let it train 2; stop 3",
             "ends are saved",

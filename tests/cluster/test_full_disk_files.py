@@ -15,7 +15,7 @@ from backend.datastore.jobs import files as job_files
 from backend.node.run import run_start
 from backend.records.base.atomic_files import PreallocatedFile, read_json
 from backend.records.jobs.stop_request import stop_requested
-from backend.training.tensorboard import EventFile
+from backend.training.curve_files import EventFile
 from tests.cluster.disks import fill, small_disk
 from tests.fakes.mounted_root import MOUNTED
 

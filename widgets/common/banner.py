@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QSizePolicy, QWidget
+from PySide6.QtWidgets import QBoxLayout, QFrame, QSizePolicy, QWidget
 
 from widgets.common import icons
 from widgets.common.labels import IconLabel, Label
@@ -62,9 +62,7 @@ class Banner(QFrame):
             # A line that is not wrapped yet would keep the window from shrinking.
             label.setMinimumWidth(1)
         self._text_layout = col(self._headline, (self._text, 1), gap=_LINES_GAP)
-        self._actions = QHBoxLayout()
-        self._actions.setContentsMargins(0, 0, 0, 0)
-        self._actions.setSpacing(S2)
+        self._actions = row()
         # Next to something taller the text stays together, in the middle.
         centred_text = col(STRETCH, self._text_layout, STRETCH, gap=0)
         self._row = row(

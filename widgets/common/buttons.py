@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Literal
 
-from PySide6.QtCore import QEvent, QPoint, QRectF, QSize, Qt, Signal, Slot
+from PySide6.QtCore import QEvent, QPoint, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QKeySequence, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import (
     QAbstractButton,
     QButtonGroup,
     QCheckBox,
-    QHBoxLayout,
     QMenu,
     QPushButton,
     QSizePolicy,
@@ -21,6 +20,7 @@ from PySide6.QtWidgets import (
 
 from widgets.common import icons, theme
 from widgets.common.labels import escape_ampersands, plain_tip
+from widgets.common.layout import STRETCH, row
 from widgets.common.painting import fill_round, paint_error, paint_focus, paint_text, text_width
 from widgets.common.style import repolish
 from widgets.common.theme import (
@@ -277,7 +277,7 @@ class ChoiceRow(QWidget):
         self._group = QButtonGroup(self)
         self._group.setExclusive(True)
         self._keys: list[str] = []
-        self._group.idClicked.connect(self._emit_key)
+        self._group.idClicked.connect(lambda index: self.key_chosen.emit(self._keys[index]))
         self.setAccessibleName(name)
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
 
@@ -306,10 +306,6 @@ class ChoiceRow(QWidget):
             return
         index = (self._group.checkedId() + offset) % len(self._keys)
         self._group.button(index).click()
-
-    @Slot(int)
-    def _emit_key(self, index: int) -> None:
-        self.key_chosen.emit(self._keys[index])
 
 
 _WIDEST_COUNT = "00"
@@ -357,15 +353,14 @@ class SegmentedControl(ChoiceRow):
     ) -> None:
         super().__init__(name, parent)
         self.setFixedHeight(height)
-        self._row = QHBoxLayout(self)
-        self._row.setContentsMargins(2, 2, 2, 2)
-        self._row.setSpacing(0)
+        segments = []
         for key, text in options:
             segment = _Segment(text, self)
             segment.setFixedHeight(height - 4)
             self._group.addButton(segment, len(self._keys))
             self._keys.append(key)
-            self._row.addWidget(segment)
+            segments.append(segment)
+        self.setLayout(row(*segments, gap=0, margins=(2, 2, 2, 2)))
         self.choose(selected_key or (self._keys[0] if self._keys else ""))
 
     def set_text(self, key: str, text: str) -> None:
@@ -446,10 +441,8 @@ class UnderlinedTabs(ChoiceRow):
         super().__init__(name, parent)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         self.setFixedHeight(TABS_H)
-        self._row = QHBoxLayout(self)
-        self._row.setContentsMargins(0, 0, 0, 0)
-        self._row.setSpacing(24)
-        self._row.addStretch(1)
+        self._row = row(STRETCH, gap=24)
+        self.setLayout(self._row)
         self.set_tabs(tabs, selected_key)
 
     def set_tabs(self, tabs: Sequence[tuple[str, str]], selected_key: str = "") -> None:

@@ -113,8 +113,8 @@ class Question(Dialog):
         super().__init__(title, width, parent)
         self._action, self._head = action, head
         self._check: Callable[[], bool] = lambda: True
-        self.action_button = Button(action_label, icon=icon)
-        self.action_button.set_kind("danger" if is_dangerous else "primary")
+        kind: Kind = "danger" if is_dangerous else "primary"
+        self.action_button = Button(action_label, kind=kind, icon=icon)
         self.action_button.setDefault(not is_dangerous)
         self.action_button.clicked.connect(self._run_action)
         self._close_button = self.close_button(close_label)
@@ -210,8 +210,8 @@ class TaskStatus(QWidget):
         self.progress = ProgressLine(task_name, cancel_label=cancel_label)
         self.progress.cancelled.connect(self.cancelled)
         self.show_in_folder = Button("Show in folder", icon="folder-open")
-        self.show_in_folder.clicked.connect(self._request_folder)
         self._path = ""
+        self.show_in_folder.clicked.connect(lambda: self.folder_requested.emit(self._path))
         line = row((self.message, 1), self.show_in_folder, gap=S2)
         self.setLayout(col(line, self.progress, STRETCH, gap=0))
         self.reserve_height(True)
@@ -245,10 +245,6 @@ class TaskStatus(QWidget):
         """Clear an outdated result, which does not apply to the present input."""
         for part in (self.message, self.progress, self.show_in_folder):
             part.hide()
-
-    @Slot()
-    def _request_folder(self) -> None:
-        self.folder_requested.emit(self._path)
 
 
 _WIDTH = 540

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import (
@@ -40,14 +40,13 @@ from PySide6.QtWidgets import (
     QStyleOptionComboBox,
     QStyleOptionFrame,
     QStylePainter,
-    QVBoxLayout,
     QWidget,
 )
 
 from widgets.common import icons, theme
 from widgets.common.buttons import Button, IconButton
 from widgets.common.labels import IconLabel, Label, native_key, plain_tip
-from widgets.common.layout import STRETCH, row
+from widgets.common.layout import STRETCH, col, row
 from widgets.common.painting import fill_round, paint_focus, paint_text
 from widgets.common.style import repolish
 from widgets.common.theme import ICON_SMALL, LABEL_GAP, SEGMENTED_SMALL_H, ColorRole
@@ -116,20 +115,17 @@ class LineEdit(_TextFieldMixin, QLineEdit):
             # One completer for all lists: replacing it crashed PySide 6.11.3 (it deletes the
             # previous list).
             self._suggestions = QStringListModel(self)
-            self._complete_from(self._suggestions)
+            completer = QCompleter(self._suggestions, self)
+            completer.setFilterMode(Qt.MatchFlag.MatchContains)
+            completer.setCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
+            rows = QListView()
+            rows.setObjectName("popover")
+            completer.setPopup(rows)
+            # The style sheet reaches the rows of the list only through this delegate.
+            rows.setItemDelegate(QStyledItemDelegate(completer))
+            completer.activated.connect(self.textEdited)
+            self.setCompleter(completer)
         self._suggestions.setStringList(list(suggestions))
-
-    def _complete_from(self, suggestions: QStringListModel) -> None:
-        completer = QCompleter(suggestions, self)
-        completer.setFilterMode(Qt.MatchFlag.MatchContains)
-        completer.setCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
-        rows = QListView()
-        rows.setObjectName("popover")
-        completer.setPopup(rows)
-        # The style sheet reaches the rows of the list only through this delegate.
-        rows.setItemDelegate(QStyledItemDelegate(completer))
-        completer.activated.connect(self.textEdited)
-        self.setCompleter(completer)
 
     def set_unit(self, unit: str) -> None:
         self._unit.setText(unit)
@@ -175,8 +171,18 @@ class LineEdit(_TextFieldMixin, QLineEdit):
         )
 
 
-class SpinBox(_TextFieldMixin, QSpinBox):
-    """A whole number. The wheel changes it only while it has the focus."""
+class _WheelMixin(_Widget):
+    """A field that the wheel changes only with the focus, not while a page scrolls below it."""
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        if self.hasFocus():
+            super().wheelEvent(event)
+        else:
+            event.ignore()
+
+
+class SpinBox(_WheelMixin, _TextFieldMixin, QSpinBox):
+    """A whole number."""
 
     def __init__(
         self,
@@ -204,11 +210,8 @@ class SpinBox(_TextFieldMixin, QSpinBox):
         self.setRange(minimum, maximum)
         self.setValue(value)
 
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        _handle_wheel(self, event, super().wheelEvent)
 
-
-class ComboBox(QComboBox):
+class ComboBox(_WheelMixin, QComboBox):
     """A choice from a list of options, each with a key and a text.
 
     If it ``is_open``, a typed text may be no option; the text is then the key.
@@ -316,9 +319,6 @@ class ComboBox(QComboBox):
                 return True
         return bool(super().event(event))
 
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        _handle_wheel(self, event, super().wheelEvent)
-
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QStylePainter(self)
         option = QStyleOptionComboBox()
@@ -392,17 +392,13 @@ class Slider(QSlider):
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setAccessibleName(name)
         self.set_share(share)
-        self.valueChanged.connect(self._emit_share)
+        self.valueChanged.connect(lambda _value: self.share_changed.emit(self.share()))
 
     def share(self) -> float:
         return self.value() / self._STEPS
 
     def set_share(self, share: float) -> None:
         self.setValue(round(share * self._STEPS))
-
-    @Slot(int)
-    def _emit_share(self, value: int) -> None:
-        self.share_changed.emit(value / self._STEPS)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         t = theme.current()
@@ -446,9 +442,7 @@ class SearchField(_TextFieldMixin, QLineEdit):
             row(search_icon, STRETCH, self._hint, self._clear_button, margins=(11, 0, 8, 0), gap=6)
         )
         self.setTextMargins(24, 0, max(self._hint.sizeHint().width(), 24) + 4, 0)
-        self._pause = QTimer(self)
-        self._pause.setSingleShot(True)
-        self._pause.setInterval(self._PAUSE_MS)
+        self._pause = QTimer(self, singleShot=True, interval=self._PAUSE_MS)
         self._pause.timeout.connect(self._send_text)
         self._sent_text = ""
         self.textChanged.connect(self._update_search)
@@ -524,23 +518,18 @@ class ErrorLine(Label):
 
     def _align_text(self) -> None:
         """Begin below the first invalid field, or as near to it as the messages fit."""
-        invalid_fields = [field for field in self._fields if field.error() and field.isVisible()]
-        start_xs = [self.mapFromGlobal(field.mapToGlobal(QPoint())).x() for field in invalid_fields]
+        fields = [field for field in self._fields if field.error() and field.isVisible()]
+        messages = [field.error() for field in fields]
+        start_xs = [self.mapFromGlobal(field.mapToGlobal(QPoint())).x() for field in fields]
         advance = self.fontMetrics().horizontalAdvance
-        end_xs = [
-            x + advance(f"{f.error()} ") for x, f in zip(start_xs, invalid_fields, strict=True)
-        ]
-        has_space = all(
-            end <= x for end, x in zip(end_xs, [*start_xs[1:], self.width()], strict=False)
-        )
-        messages = [field.error() for field in invalid_fields]
-        self._positions = (
-            list(zip(start_xs, messages, strict=True)) if has_space and start_xs[1:] else []
-        )
+        end_xs = [x + advance(f"{text} ") for x, text in zip(start_xs, messages, strict=True)]
+        limits = [*start_xs[1:], self.width()]
+        has_space = all(end_x <= limit for end_x, limit in zip(end_xs, limits, strict=False))
+        is_spread = has_space and len(fields) > 1
+        self._positions = list(zip(start_xs, messages, strict=True)) if is_spread else []
         max_x = self.width() - advance(self.text()) - 2
-        self.setContentsMargins(
-            max(0, min(*start_xs[:1], max_x)) if start_xs else 0, 0, 0, _ERROR_GAP
-        )
+        left = max(0, min(start_xs[0], max_x)) if start_xs else 0
+        self.setContentsMargins(left, 0, 0, _ERROR_GAP)
         self._update_text()
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -580,12 +569,8 @@ class Field(QWidget):
         self._message_label = Label("", "tiny", "text3", wrap=True)
         if not control.accessibleName():
             control.setAccessibleName(label)
-        box = self._box = QVBoxLayout(self)
-        box.setContentsMargins(0, 0, 0, 0)
-        box.setSpacing(LABEL_GAP)
-        box.addWidget(self._label)
-        box.addWidget(control)
-        box.addWidget(self._message_label)
+        self._box = col(self._label, control, self._message_label, gap=LABEL_GAP)
+        self.setLayout(self._box)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
         self._show_message()
 
@@ -657,19 +642,6 @@ class Field(QWidget):
 def align_with_field(button: Button) -> QWidget:
     """Put a button next to a field, level with its control."""
     holder = QWidget()
-    column = QVBoxLayout(holder)
-    column.setContentsMargins(0, 0, 0, 0)
-    column.setSpacing(LABEL_GAP)
-    column.addWidget(Label("", "small"))
-    column.addWidget(button)
-    column.addStretch(1)
+    holder.setLayout(col(Label("", "small"), button, STRETCH, gap=LABEL_GAP))
     holder.setSizePolicy(button.sizePolicy())
     return holder
-
-
-def _handle_wheel(box: QWidget, event: QWheelEvent, scroll: Callable[[QWheelEvent], None]) -> None:
-    """Ignore the wheel: scrolling a page must not change a field under the pointer."""
-    if box.hasFocus():
-        scroll(event)
-    else:
-        event.ignore()

@@ -329,8 +329,7 @@ class StateGlyph(QWidget):
         super().__init__(parent)
         self._state, self._progress = state, progress
         self.setFixedSize(size, size)
-        self._frames = QTimer(self)
-        self._frames.setInterval(_FRAME_MS)
+        self._frames = QTimer(self, interval=_FRAME_MS)
         self._frames.timeout.connect(self._next_frame)
         self.set_state(state, progress)
 

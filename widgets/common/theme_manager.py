@@ -58,7 +58,7 @@ class ThemeManager(QObject):
         self._apply_theme()
         self._hints.colorSchemeChanged.connect(self._scheme_changed)
         if self._accessibility is not None:
-            self._accessibility.contrastPreferenceChanged.connect(self._contrast_changed)
+            self._accessibility.contrastPreferenceChanged.connect(self._refresh)
 
     @property
     def choice(self) -> ThemeChoice:
@@ -108,10 +108,6 @@ class ThemeManager(QObject):
     @Slot(Qt.ColorScheme)
     def _scheme_changed(self, scheme: Qt.ColorScheme) -> None:
         self._system = scheme
-        self._refresh()
-
-    @Slot()
-    def _contrast_changed(self) -> None:
         self._refresh()
 
     def _follow_system(self) -> None:

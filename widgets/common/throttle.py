@@ -26,9 +26,7 @@ class Throttle(QObject):
         super().__init__(parent)
         self._call = call
         self._is_pending = False
-        self._pause = QTimer(self)
-        self._pause.setSingleShot(True)
-        self._pause.setInterval(interval_ms)
+        self._pause = QTimer(self, singleShot=True, interval=interval_ms)
         self._pause.timeout.connect(self._end_pause)
 
     def request(self) -> None:

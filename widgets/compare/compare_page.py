@@ -77,7 +77,7 @@ class ComparePage(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._ids: tuple[str, ...] = ()
+        self.ids: tuple[str, ...] = ()
         self._siblings: tuple[JobView, ...] = ()
         self._updates: dict[str, ComparedUpdate] = {}
         self._curves: dict[str, RunCurves] = {}
@@ -157,10 +157,10 @@ class ComparePage(QWidget):
 
     def set_jobs(self, ids: tuple[str, ...]) -> None:
         """Set the compared jobs. A job that stays keeps its colour."""
-        for key in set(self._ids) - set(ids):
+        for key in set(self.ids) - set(ids):
             for records in (self._updates, self._curves, self._colours, self._read_errors):
                 records.pop(key, None)
-        self._ids = ids
+        self.ids = ids
         for key in ids:
             if key not in self._colours:
                 used_colours = set(self._colours.values())
@@ -186,10 +186,6 @@ class ComparePage(QWidget):
             self._read_errors[job_id] = message
             self._refresh()
 
-    @property
-    def ids(self) -> tuple[str, ...]:
-        return self._ids
-
     def colour(self, job_id: str) -> int:
         """Return the number of a job's colour."""
         return self._colours[job_id]
@@ -202,10 +198,10 @@ class ComparePage(QWidget):
 
     def offer_for(self, dragged: DraggedJobs) -> DropOffer:
         """Return the effect of a drop of these jobs."""
-        if set(dragged.ids) <= set(self._ids):
+        if set(dragged.ids) <= set(self.ids):
             verb = "is" if len(dragged.ids) == 1 else "are"
             return DropOffer(f"{dragged.label} {verb} compared already", is_accepted=False)
-        refusal = too_many_message(self._ids, dragged.ids)
+        refusal = too_many_message(self.ids, dragged.ids)
         return DropOffer(refusal or f"Compare {dragged.label}", is_accepted=not refusal)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
@@ -251,7 +247,7 @@ class ComparePage(QWidget):
 
     def _show_in_picker(self) -> None:
         if self._picker is not None:
-            self._picker.show_compared(self._ids)
+            self._picker.show_compared(self.ids)
 
     # -- construction
 
@@ -311,7 +307,7 @@ class ComparePage(QWidget):
         )
         if views:
             self._table_timer.start()
-        count = len(self._ids)
+        count = len(self.ids)
         self._header.subtitle.setText(formats.plural(count, "job") if count else "")
         self._tools.setVisible(bool(count))
         self._add_button.setVisible(bool(count))
@@ -338,18 +334,17 @@ class ComparePage(QWidget):
         self.parallel.show_jobs(views, self._siblings)
 
     def _known_updates(self) -> list[ComparedUpdate]:
-        return [self._updates[key] for key in self._ids if key in self._updates]
+        return [self._updates[key] for key in self.ids if key in self._updates]
 
     def _one_shot(self, call: Callable[[], object]) -> QTimer:
-        timer = QTimer(self)
-        timer.setSingleShot(True)
+        timer = QTimer(self, singleShot=True)
         timer.timeout.connect(call)
         return timer
 
     def _message_text(self, views: list[JobView]) -> str:
         """Return a text about missing curves and jobs, and the reasons."""
         messages = list(dict.fromkeys(self._read_errors.values()))
-        if len(views) < len(self._ids) and not messages:
+        if len(views) < len(self.ids) and not messages:
             messages.append("Reading curves…")
         empty_jobs = [view.name for view in views if not self._curves[view.id].names()]
         if empty_jobs:
@@ -357,7 +352,7 @@ class ComparePage(QWidget):
             messages.append(
                 f"{names_text} {'has' if len(empty_jobs) == 1 else 'have'} no curve yet."
             )
-        if len(self._ids) == 1 and not messages:
+        if len(self.ids) == 1 and not messages:
             messages.append("Add another job to see how they differ.")
         return " ".join(messages)
 

@@ -59,7 +59,7 @@ class ParallelCard(Card):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._sources: dict[str, tuple[JobView, ...]] = {}
-        self._coordinates = ParallelCoordinates()
+        self.coordinates = ParallelCoordinates()
         self._name_w = 0
         self._column_widths: tuple[list[int], list[int]] = ([], [])
         self.choice = ComboBox(name="Jobs to draw")
@@ -99,7 +99,9 @@ class ParallelCard(Card):
         self.plot.job_hovered.connect(self._select_row)
         self.plot.job_opened.connect(self.job_opened)
         self.plot.brushes_changed.connect(self._fill_table)
-        self.table.activated.connect(self._open_row)
+        self.table.activated.connect(
+            lambda index: self.job_opened.emit(index.data(RECORD_ROLE).job_id)
+        )
         self.table.entered.connect(self._hover_row)
         self.hide()
 
@@ -121,30 +123,26 @@ class ParallelCard(Card):
         self.choice.setVisible(len(sources) > 1 or _COMPARED_KEY not in sources)
         self._draw_plot()
         # One axis alone joins nothing: all jobs have the same settings.
-        self.setVisible(len(sources) > 1 or len(self._coordinates.axes) > 1)
-
-    @property
-    def coordinates(self) -> ParallelCoordinates:
-        return self._coordinates
+        self.setVisible(len(sources) > 1 or len(self.coordinates.axes) > 1)
 
     @Slot()
     def _draw_plot(self) -> None:
         jobs = self._sources.get(self.choice.key(), ())
-        self._coordinates = parallel_plot(jobs, formats.metric)
+        self.coordinates = parallel_plot(jobs, formats.metric)
         columns = [TableColumn[ParallelLine]("Job", lambda line: line.name, lambda line: line.name)]
-        for number, axis in enumerate(self._coordinates.axes):
+        for number, axis in enumerate(self.coordinates.axes):
             columns.append(TableColumn(axis.label, partial(_cell_text, number, axis.key == METRIC)))
         self._model = _LineModel(tuple(columns))
         self.table.setModel(self._model)
-        self._name_w = _widest_text(line.name for line in self._coordinates.lines)
-        self._column_widths = _measure_columns(self._coordinates)
-        self.plot.show_coordinates(self._coordinates)
+        self._name_w = _widest_text(line.name for line in self.coordinates.lines)
+        self._column_widths = _measure_columns(self.coordinates)
+        self.plot.show_coordinates(self.coordinates)
         self._fill_table()
 
     @Slot()
     def _fill_table(self) -> None:
         selected_jobs = self.plot.selected_jobs
-        rows = [line for line in self._coordinates.ranked() if line.job_id in selected_jobs]
+        rows = [line for line in self.coordinates.ranked() if line.job_id in selected_jobs]
         self._model.set_records(rows)
         self._fit_columns()
         rows_h = min(max(len(rows), 1), _MAX_ROWS) * TABLE_ROW_COMPACT_H
@@ -155,7 +153,7 @@ class ParallelCard(Card):
 
     def _summary_text(self, selected_count: int) -> str:
         """Return a text about the best job, the number of jobs, and missing results."""
-        coordinates, messages = self._coordinates, []
+        coordinates, messages = self.coordinates, []
         best_lines = [line for line in coordinates.best if line.job_id in self.plot.selected_jobs]
         if best_lines and coordinates.metric:
             ties_text = (
@@ -222,10 +220,6 @@ class ParallelCard(Card):
         job_id = index.data(RECORD_ROLE).job_id
         self.plot.highlight_job(job_id)
         self.job_hovered.emit(job_id)
-
-    @Slot(QModelIndex)
-    def _open_row(self, index: QModelIndex) -> None:
-        self.job_opened.emit(index.data(RECORD_ROLE).job_id)
 
 
 class _LineModel(RowTableModel[ParallelLine]):

@@ -58,7 +58,7 @@ class ParallelPlot(QWidget):
         self._coordinates = ParallelCoordinates()
         self._brushes: dict[int, tuple[float, float]] = {}
         self._selected_jobs: set[str] = set()
-        self._current_job = ""
+        self.current_job = ""
         self._axis = 0
         """The axis that the keys brush."""
         self._drag: tuple[int, float] | None = None
@@ -86,21 +86,17 @@ class ParallelPlot(QWidget):
         }
         self._coordinates = coordinates
         self._picture = None
-        if self._current_job not in {line.job_id for line in coordinates.lines}:
-            self._current_job = ""
+        if self.current_job not in {line.job_id for line in coordinates.lines}:
+            self.current_job = ""
         self._axis = min(self._axis, max(len(coordinates.axes) - 1, 0))
         self._apply_brushes()
 
     def highlight_job(self, job_id: str) -> None:
         """Highlight the line of a job, "" for none."""
-        if job_id != self._current_job:
-            self._current_job = job_id
+        if job_id != self.current_job:
+            self.current_job = job_id
             self._update_description()
             self.update()
-
-    @property
-    def current_job(self) -> str:
-        return self._current_job
 
     @property
     def brushes(self) -> dict[int, tuple[float, float]]:
@@ -192,8 +188,8 @@ class ParallelPlot(QWidget):
                 self._apply_brushes()
         elif key in steps:
             self._move_selection(steps[key])
-        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self._current_job:
-            self.job_opened.emit(self._current_job)
+        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self.current_job:
+            self.job_opened.emit(self.current_job)
         elif key == Qt.Key.Key_Escape and self._brushes:
             self.clear_brushes()
         else:
@@ -229,13 +225,13 @@ class ParallelPlot(QWidget):
         ]
         if not ids:
             return
-        if self._current_job in ids:
-            self._hover_job(ids[min(max(ids.index(self._current_job) + step, 0), len(ids) - 1)])
+        if self.current_job in ids:
+            self._hover_job(ids[min(max(ids.index(self.current_job) + step, 0), len(ids) - 1)])
         else:
             self._hover_job(ids[0])
 
     def _hover_job(self, job_id: str) -> None:
-        if job_id != self._current_job:
+        if job_id != self.current_job:
             self.highlight_job(job_id)
             self.job_hovered.emit(job_id)
 
@@ -250,7 +246,7 @@ class ParallelPlot(QWidget):
         """Update the description for screen readers."""
         lines = self._coordinates.lines
         self.setAccessibleName(f"Parallel coordinates of {len(lines)} jobs")
-        current = next((line for line in lines if line.job_id == self._current_job), None)
+        current = next((line for line in lines if line.job_id == self.current_job), None)
         messages = [f"{len(self._selected_jobs)} of {len(lines)} jobs are in the selected ranges."]
         if current is not None:
             messages.insert(0, f"{self._line_text(current)}.")
@@ -282,7 +278,7 @@ class ParallelPlot(QWidget):
 
     def _paint_current(self, painter: QPainter) -> None:
         current = next(
-            (line for line in self._coordinates.lines if line.job_id == self._current_job), None
+            (line for line in self._coordinates.lines if line.job_id == self.current_job), None
         )
         if current is not None:
             self.picture.paint_current(painter, current)

@@ -142,7 +142,7 @@ class ComparePlots(QWidget):
         self._link = HoverLink(self)
         self._runs: dict[str, PlottedRun] = {}
         self._rated_metrics: tuple[str, ...] = ()
-        self._axis = XAxis.EPOCH
+        self.axis = XAxis.EPOCH
         self._smoothing = smoothing
         self._log_x = self._log_y = False
         self._plots: list[_Plot] = []
@@ -188,12 +188,8 @@ class ComparePlots(QWidget):
 
     # -- display settings
 
-    @property
-    def axis(self) -> XAxis:
-        return self._axis
-
     def set_axis(self, axis: XAxis) -> None:
-        self._axis = axis
+        self.axis = axis
         for plot in self._plots:
             plot.panel.set_axis(axis)
 
@@ -278,7 +274,7 @@ class ComparePlots(QWidget):
 
     def _add_empty_plot(self) -> _Plot:
         plot = _Plot(self._link)
-        plot.panel.set_axis(self._axis)
+        plot.panel.set_axis(self.axis)
         plot.panel.set_smoothing(self._smoothing)
         plot.panel.set_log_x(self._log_x)
         plot.panel.set_log_y(self._log_y)

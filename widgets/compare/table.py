@@ -83,14 +83,14 @@ class _ColumnHead(_HoverWidget):
 
     def __init__(self, column: int, has_two_lines: bool, parent: QWidget) -> None:
         super().__init__(column, parent)
-        self._id = ""
+        self.job_id = ""
         self._colour = 0
         self._glyph = StateGlyph(size=18)
         self._name = Label("", "strong", elide="middle")
         self._name.setMinimumWidth(0)
         self._remove_button = IconButton("x", "Remove from the comparison")
         self._remove_button.setFixedSize(28, 28)
-        self._remove_button.clicked.connect(lambda: self.removal_requested.emit(self._id))
+        self._remove_button.clicked.connect(lambda: self.removal_requested.emit(self.job_id))
         if has_two_lines:
             head_layout = col(row(self._glyph, STRETCH, self._remove_button), self._name, gap=0)
         else:
@@ -99,12 +99,8 @@ class _ColumnHead(_HoverWidget):
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
 
-    @property
-    def job_id(self) -> str:
-        return self._id
-
     def show_job(self, view: JobView, name: str, colour: int, read_error: str) -> None:
-        self._id, self._colour = view.id, colour
+        self.job_id, self._colour = view.id, colour
         self._glyph.set_state(view.state, view.progress or 0.0)
         self._name.setText(name)
         self._name.set_color_role("text3" if read_error else "text")
@@ -117,13 +113,13 @@ class _ColumnHead(_HoverWidget):
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         super().mouseReleaseEvent(event)
-        self.job_opened.emit(self._id)
+        self.job_opened.emit(self.job_id)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
-            self.job_opened.emit(self._id)
+            self.job_opened.emit(self.job_id)
         elif event.key() == Qt.Key.Key_Delete:
-            self.removal_requested.emit(self._id)
+            self.removal_requested.emit(self.job_id)
         else:
             super().keyPressEvent(event)
 
@@ -241,7 +237,11 @@ class CompareTable(QWidget):
         self._body = _TableBody(self)
         self._equal_label = Label("", "small", "text3")
         self._all_switch = Switch("Show all")
-        self._all_switch.toggled.connect(self._refresh)
+        self._all_switch.toggled.connect(
+            lambda: self.show_comparison(
+                self._comparison, self._colours, self._read_errors, self._names
+            )
+        )
         self._column = col(self._body, gap=0)
         self.setLayout(self._column)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
@@ -302,10 +302,6 @@ class CompareTable(QWidget):
             if focus is not None and (focus is head or head.isAncestorOf(focus)):
                 return column, head.job_id
         return 0, ""
-
-    @Slot()
-    def _refresh(self) -> None:
-        self.show_comparison(self._comparison, self._colours, self._read_errors, self._names)
 
     def _lay_out(self) -> None:
         keeps_focus = self.window().focusWidget() is self._all_switch

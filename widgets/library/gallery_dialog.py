@@ -32,7 +32,7 @@ from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.panes import PageStack
 from widgets.common.record_table_model import RECORD_ROLE, RowTableModel, TableColumn
-from widgets.common.theme import CONTROL_H, ICON_NAV, S2, S3, S4, S6, ColorRole
+from widgets.common.theme import CONTROL_H, ICON_NAV, S2, S3, S4, S6
 from widgets.common.view_style import style_view
 from widgets.library.item_groups import EntryDelegate
 from widgets.library.layer_graph import LayerGraphView, paint_strip
@@ -523,10 +523,6 @@ def list_model() -> RowTableModel[GalleryRow]:
     return RowTableModel((TableColumn[GalleryRow]("Entry", lambda row: row.description),))
 
 
-def _title_color(row: GalleryRow) -> ColorRole:
-    return "text3" if row.misfit else "text"
-
-
 class GalleryDelegate(EntryDelegate):
     """A small picture at the left, two lines next to it."""
 
@@ -539,11 +535,10 @@ class GalleryDelegate(EntryDelegate):
         row: GalleryRow = index.data(RECORD_ROLE)
         card, figures = row.entry.card, row.entry.figures
         painter.save()
-        subtitle, title_color = row.misfit or card.task, _title_color(row)
         text_rect = self.paint_texts(
-            *(painter, option, (card.title, row.size, subtitle)),
+            *(painter, option, (card.title, row.size, row.misfit or card.task)),
             indent=_PICTURE_W + S3,
-            title_color=title_color,
+            title_color="text3" if row.misfit else "text",
         )
         picture_rect = QRectF(
             text_rect.left() - _PICTURE_W - S3, text_rect.top(), _PICTURE_W, text_rect.height()

@@ -88,9 +88,7 @@ class ImportDialog(Dialog):
         )
         self._kind.set_tip(_ALL_PARTS, "A folder with bks_model.py, bks_dataset.py and the data")
         self._kind.set_enabled(_ALL_PARTS, False)
-        self._inspection_timer = QTimer(self)
-        self._inspection_timer.setSingleShot(True)
-        self._inspection_timer.setInterval(_INSPECTION_DELAY_MS)
+        self._inspection_timer = QTimer(self, singleShot=True, interval=_INSPECTION_DELAY_MS)
         self._inspection_timer.timeout.connect(self._request_guess)
         self._is_inspecting = False
         self._kind.key_chosen.connect(self._refresh)

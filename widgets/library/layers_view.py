@@ -136,7 +136,6 @@ class LayersView(QWidget):
         self._page_picker.key_chosen.connect(self._show_page)
         self.search = SearchField("Layer or kind")
         self.search.searched.connect(self._search_layers)
-        self.search.returnPressed.connect(self._show_next_match)
         self._match_label = Label("", "small", "text2")
         self._fit_button = Button("Fit", icon="arrows-out", tip="Show the whole graph")
         self.batch = SpinBox(1, minimum=1, maximum=_MAX_BATCH, name=_BATCH_SIZE)
@@ -157,6 +156,7 @@ class LayersView(QWidget):
         rows = QWidget()
         rows.setLayout(col((card, 1), SLACK, gap=0))
         self.graph = LayerGraphView()
+        self.search.returnPressed.connect(self.graph.center_next)
         self._fit_button.clicked.connect(self.graph.fit)
         self._no_graph = EmptyState("tree-structure", "")
         self._pages = PageStack()
@@ -258,10 +258,6 @@ class LayersView(QWidget):
         self._model.show_layers(matches)
         self._match_label.setText(formats.count_of(len(matches), len(layers)) if query else "")
         self.graph.mark_layers([layer.name for layer in matches] if query else [])
-
-    @Slot()
-    def _show_next_match(self) -> None:
-        self.graph.center_next()
 
 
 _TITLE = "Variance of activations and gradients by depth"

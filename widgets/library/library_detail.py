@@ -34,13 +34,17 @@ from widgets.library.item_actions import MENU_ACTIONS, NEW_JOB, NEW_VERSION, Ite
 from widgets.library.item_groups import Entry
 from widgets.library.page_texts import PAGE_TEXTS
 from widgets.library.source_view import SourceView
-from widgets.library.trial_pages import PreviewBanner, Trial, TrialPages, preview_details
+from widgets.library.trial_pages import (
+    TRIAL_TABS,
+    PreviewBanner,
+    Trial,
+    TrialPages,
+    preview_details,
+)
 from widgets.library.versions_view import VersionsView
 
 _NARROW_MAX_W = 680
 _CHOOSE_OPTION = ("", "Choose…")
-_TRIAL_TABS = ("samples", "statistics", "check", "layers")
-"""The tabs that a preview or a check fills."""
 
 
 class LibraryDetail(QWidget):
@@ -310,10 +314,9 @@ class LibraryDetail(QWidget):
         self._details = KeyValueRow()
         self._tabs = UnderlinedTabs(self.tabs, self.tabs[0][0], name="Parts")
         self._tabs.key_chosen.connect(self._show_tab)
-        self._leak_banner = Banner()
-        self._leak_banner.hide()
-        self._offer_banner = Banner()
-        self._offer_banner.hide()
+        self._leak_banner, self._offer_banner = Banner(), Banner()
+        for banner in (self._leak_banner, self._offer_banner):
+            banner.hide()
         self._banner = PreviewBanner()
         self._banner.class_requested.connect(self._show_class)
         self._progress = ProgressLine("Reading samples")
@@ -330,13 +333,14 @@ class LibraryDetail(QWidget):
             box.choose("")
             box.activated.connect(self._try_partner)
             boxes += [Label(kind.value.capitalize(), "small", "text2"), box]
-        self.results = TrialPages()
-        self.results.layers.variance_requested.connect(
-            lambda: self.variance_requested.emit(self.trial)
-        )
-        self._trial_row.setLayout(
-            row(*boxes, self._trial_button, S4, (self.results.samples.filter, 1), gap=S2)
-        )
+        self.results = TrialPages([key for key, _ in self.tabs])
+        if "layers" in self.results.pages:
+            self.results.layers.variance_requested.connect(
+                lambda: self.variance_requested.emit(self.trial)
+            )
+        self._filter = self.results.samples.filter if "samples" in self.results.pages else QWidget()
+        keep_size_when_hidden(self._filter)
+        self._trial_row.setLayout(row(*boxes, self._trial_button, S4, (self._filter, 1), gap=S2))
         self._source = SourceView()
         self._source.text_requested.connect(
             lambda path: self.text_requested.emit(self.reference, path)
@@ -347,7 +351,7 @@ class LibraryDetail(QWidget):
         self._pages = PageStack()
         self._pages_by_tab: dict[str, QWidget] = {
             **self.results.pages,
-            "scan": self.results.scan,
+            **({"scan": self.results.scan} if self.results.has_scan else {}),
             "source": self._source,
             "versions": self.versions,
         }
@@ -434,9 +438,9 @@ class LibraryDetail(QWidget):
     def _show_tab(self, key: str) -> None:
         self._pages.setCurrentWidget(self._pages_by_tab[key])
         self._show_progress()
-        self._trial_row.setVisible(key in _TRIAL_TABS or key == "scan")
-        self._trial_button.setVisible(key in _TRIAL_TABS)
-        self.results.samples.filter.setVisible(key == "samples")
+        self._trial_row.setVisible(key in TRIAL_TABS or key == "scan")
+        self._trial_button.setVisible(key in TRIAL_TABS)
+        self._filter.setVisible(key == "samples")
         self._trial_button.setText({"check": "Check", "layers": "Show layers"}.get(key, "Preview"))
         self._request_content()
 
@@ -459,10 +463,10 @@ class LibraryDetail(QWidget):
         if key == "source":
             self._requested_references[key] = reference
             self.files_requested.emit(reference)
-        elif key in _TRIAL_TABS and self._can_try():
+        elif key in TRIAL_TABS and self._can_try():
             self._requested_references[key] = reference
             self.try_again()
-        elif key in _TRIAL_TABS:
+        elif key in TRIAL_TABS:
             self._ask_for_partner()
 
     @Slot(str)
@@ -540,7 +544,7 @@ class _SampleDetail(LibraryDetail):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         [self._partner] = self.partners
-        for question in self.results.questions:
+        for question in self.results.questions.values():
             question.partner_chosen.connect(partial(self.choose_partner, self._partner))
             question.import_requested.connect(partial(self.partner_requested.emit, self._partner))
 

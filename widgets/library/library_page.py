@@ -89,9 +89,7 @@ class LibraryPage(QWidget):
         QShortcut(QKeySequence("Ctrl+F"), self, self._search.setFocus)
         self.setAcceptDrops(kind is Kind.MODEL)
         self.drop_overlay = DropOverlay(self._detail_pane)
-        self._reading_timer = QTimer(self)
-        self._reading_timer.setSingleShot(True)
-        self._reading_timer.setInterval(LOADING_TEXT_DELAY_MS)
+        self._reading_timer = QTimer(self, singleShot=True, interval=LOADING_TEXT_DELAY_MS)
         self._reading_timer.timeout.connect(self._show_reading)
         self._show_list(False)
         self._show_entry()
@@ -192,7 +190,9 @@ class LibraryPage(QWidget):
         texts = self._texts
         self.detail = DETAILS[self.kind]()
         self.detail.back_button.clicked.connect(self._return_to_list)
-        self.detail.item_actions.add_handler(NEW_VERSION, lambda _reference: self._import_again())
+        self.detail.item_actions.add_handler(
+            NEW_VERSION, lambda _reference: self.import_requested.emit(self.shown_name)
+        )
         self._empty_page = EmptyState(
             texts.icon,
             f"No {texts.title.lower()} yet",
@@ -319,10 +319,6 @@ class LibraryPage(QWidget):
     @Slot()
     def _import_new(self) -> None:
         self.import_requested.emit("")
-
-    @Slot()
-    def _import_again(self) -> None:
-        self.import_requested.emit(self.shown_name)
 
 
 def _weights_path(event: QDropEvent) -> str:

@@ -32,7 +32,7 @@ class SampleGrid(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._samples: tuple[SamplePreview, ...] = ()
+        self.samples: tuple[SamplePreview, ...] = ()
         self._images: list[QImage] = []
         self._pictures: dict[int, QPixmap] = {}
         self._pictures_key = (0, 0.0, theme.current())
@@ -46,10 +46,6 @@ class SampleGrid(QWidget):
         policy.setHeightForWidth(True)
         self.setSizePolicy(policy)
 
-    @property
-    def samples(self) -> tuple[SamplePreview, ...]:
-        return self._samples
-
     def show_samples(
         self, samples: tuple[SamplePreview, ...], empty_text: str = "", group_size: int = 1
     ) -> None:
@@ -57,7 +53,7 @@ class SampleGrid(QWidget):
 
         The samples of a group (``group_size``) stay in one row. A target may have several lines.
         """
-        self._samples = samples
+        self.samples = samples
         self._group_size = group_size
         self._caption_h = _CAPTION_H * max((s.target.count("\n") + 1 for s in samples), default=1)
         self._images = [decode_thumbnail(main_part(sample)) for sample in samples]
@@ -73,7 +69,7 @@ class SampleGrid(QWidget):
 
     def heightForWidth(self, width: int) -> int:
         columns, side = self._columns_and_side(width)
-        rows = -(-len(self._samples) // columns) if self._samples else 1
+        rows = -(-len(self.samples) // columns) if self.samples else 1
         return rows * (side + self._caption_h + S2)
 
     def sizeHint(self) -> QSize:
@@ -83,7 +79,7 @@ class SampleGrid(QWidget):
         return QSize(2 * (_CELL + S2), _CELL + self._caption_h)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        for index in range(len(self._samples)):
+        for index in range(len(self.samples)):
             if self._cell_rect(index).contains(event.position()):
                 self._select(index)
 
@@ -96,7 +92,7 @@ class SampleGrid(QWidget):
             Qt.Key.Key_Down: columns,
         }
         step = steps.get(Qt.Key(event.key()))
-        if step is not None and 0 <= self._selected_index + step < len(self._samples):
+        if step is not None and 0 <= self._selected_index + step < len(self.samples):
             self._select(self._selected_index + step)
         else:
             super().keyPressEvent(event)
@@ -104,10 +100,10 @@ class SampleGrid(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        if not self._samples:
+        if not self.samples:
             text_rect = QRectF(0, 0, self.width(), _CELL)
             paint_text(painter, text_rect, self._empty_text, "body", "text2", center=True)
-        for index, sample in enumerate(self._samples):
+        for index, sample in enumerate(self.samples):
             cell = self._cell_rect(index)
             if not cell.intersects(QRectF(event.rect())):
                 continue
@@ -146,7 +142,7 @@ class SampleGrid(QWidget):
         if index not in self._pictures:
             image = self._images[index]
             self._pictures[index] = (
-                draw_sketch(main_part(self._samples[index]), side, ratio)
+                draw_sketch(main_part(self.samples[index]), side, ratio)
                 if image.isNull()
                 else scale_thumbnail(image, side, ratio)
             )
@@ -176,15 +172,15 @@ class SampleGrid(QWidget):
         self._selected_index = index
         self._describe()
         self.update()
-        self.sample_chosen.emit(self._samples[index])
+        self.sample_chosen.emit(self.samples[index])
 
     def _describe(self) -> None:
-        if not self._samples:
+        if not self.samples:
             self.setAccessibleDescription(self._empty_text)
             return
-        sample = self._samples[self._selected_index]
+        sample = self.samples[self._selected_index]
         target = f", {' '.join(sample.target.split())}" if sample.target else ""
         self.setAccessibleDescription(
             f"Sample {sample.index}{target}; "
-            f"{self._selected_index + 1} of {len(self._samples)} shown"
+            f"{self._selected_index + 1} of {len(self.samples)} shown"
         )

@@ -308,7 +308,7 @@ class ClassFilter(QWidget):
         self._classes: tuple[ClassCount, ...] = ()
         self._title = Label("Class", "small", "text2")
         self._class_box = ComboBox(name="Class")
-        self._class_box.activated.connect(self._choose_from_box)
+        self._class_box.activated.connect(lambda _index: self._choose_key(self._class_box.key()))
         self._segments: SegmentedControl | None = None
         self._row = row(STRETCH, self._title, self._class_box, gap=S2)
         self.setLayout(self._row)
@@ -366,10 +366,6 @@ class ClassFilter(QWidget):
         if self._segments is not None:
             self._segments.setVisible(is_wide_enough)
         self._class_box.setVisible(has_classes and not is_wide_enough)
-
-    @Slot(int)
-    def _choose_from_box(self, _index: int) -> None:
-        self._choose_key(self._class_box.key())
 
     @Slot(str)
     def _choose_key(self, key: str) -> None:

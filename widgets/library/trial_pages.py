@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
@@ -37,18 +38,24 @@ from widgets.library.statistics_view import StatisticsView
 _MAX_ANSWERS = 6
 _NAME_CHARS = 40
 _EMPTY, _QUESTION = 1, 2
-_NO_PREVIEW_TEXTS = (
-    "No preview yet",
-    "A loader reads the files and shows samples, classes and possible problems.",
+
+
+_NO_RESULT, _RUNNING, _FAILED = 1, 2, 3
+_PREVIEW = "database", "No preview yet", "Reading the samples…"
+_PREVIEW_HINT = "A loader reads the files and shows samples, classes and possible problems."
+_LAYERS_HINT = (
+    "Choose a dataset and a loader: one batch passes through the model and shows its layers."
 )
-_NO_LAYERS_TEXTS = (
-    "No layers yet",
-    "Choose a dataset and a loader: one batch passes through the model and shows its layers.",
-)
-_NO_CHECK_TEXTS = (
-    "Not checked yet",
-    "The check imports the model and runs one step forward and backward.",
-)
+_CHECK_HINT = "The check imports the model and runs one step forward and backward."
+_TEXTS = {
+    "samples": (*_PREVIEW, "No samples", _PREVIEW_HINT),
+    "statistics": (*_PREVIEW, "No statistics", _PREVIEW_HINT),
+    "check": ("cube", "Not checked yet", "Checking the model…", "No result", _CHECK_HINT),
+    "layers": ("stack", "No layers yet", "Reading the layers…", "No layers", _LAYERS_HINT),
+}
+"""By tab: icon, titles before a trial, during a trial and after an error, and a hint."""
+TRIAL_TABS = tuple(_TEXTS)
+"""The tabs that a preview or a check fills."""
 
 
 @dataclass(frozen=True)
@@ -61,56 +68,56 @@ class Trial:
 
 
 class TrialPages:
-    """The pages of the tabs that a trial fills.
+    """The pages of the tabs that a trial fills; a kind of item has only those of its tabs.
 
     Attributes:
         pages: The pages by the key of their tab, each with its view or with a text.
         scan: The page of the tab Scan.
+        empty_states: The texts on the pages without a result, by the key of their tab.
         questions: The question on the pages of samples and statistics until a partner is known.
     """
 
-    def __init__(self) -> None:
-        self.samples = SamplesView()
-        self.no_samples, self._no_statistics = (EmptyState("database", "") for _ in range(2))
-        self.statistics = StatisticsView()
-        self.scan = ScanView()
-        self.check = CheckView()
-        self._no_check = EmptyState("cube", "")
-        self.layers = LayersView()
-        self._no_layers = EmptyState("stack", "")
-        self.questions = (PartnerQuestion(), PartnerQuestion())
+    samples = cached_property(lambda _pages: SamplesView())
+    statistics = cached_property(lambda _pages: StatisticsView())
+    scan = cached_property(lambda _pages: ScanView())
+    check = cached_property(lambda _pages: CheckView())
+    layers = cached_property(lambda _pages: LayersView())
+
+    def __init__(self, tab_keys: Sequence[str]) -> None:
+        self.has_scan = "scan" in tab_keys
+        keys = [key for key in tab_keys if key in TRIAL_TABS]
+        self.empty_states = {key: EmptyState(_TEXTS[key][0], "") for key in keys}
+        self.questions = {key: PartnerQuestion() for key in keys if key in TRIAL_TABS[:2]}
         self.pages = {
-            "samples": _stack_pages(self.samples, self.no_samples, self.questions[0]),
-            "statistics": _stack_pages(self.statistics, self._no_statistics, self.questions[1]),
-            "check": _stack_pages(self.check, self._no_check),
-            "layers": _stack_pages(self.layers, self._no_layers),
+            key: _stack_pages(getattr(self, key), empty, self.questions.get(key))
+            for key, empty in self.empty_states.items()
         }
         self.show_no_result()
 
     def clear(self) -> None:
         """Show another version, which has no results yet."""
         self.show_no_result()
-        self.samples.clear()
-        self.scan.clear()
+        if "samples" in self.pages:
+            self.samples.clear()
+        if self.has_scan:
+            self.scan.clear()
         for pages in self.pages.values():
             pages.setCurrentIndex(_EMPTY)
 
     def ask(self, icon: str, title: str, names: Sequence[str], button: str) -> None:
         """Ask for the partner that a preview needs."""
-        for key, question in zip(("samples", "statistics"), self.questions, strict=True):
+        for key, question in self.questions.items():
             question.ask(icon, title, names, button)
             if self.pages[key].currentIndex() == _EMPTY:
                 self.pages[key].setCurrentIndex(_QUESTION)
 
     def show_preview(self, preview: Preview) -> None:
         self.samples.show_preview(preview)
-        self.statistics.show_preview(preview)
-        for key, view, empty in (
-            ("samples", self.samples, self.no_samples),
-            ("statistics", self.statistics, self._no_statistics),
-        ):
-            self.pages[key].setCurrentWidget(view if preview.samples else empty)
-            empty.show_message("database", *_no_samples_texts(preview))
+        if "statistics" in self.pages:
+            self.statistics.show_preview(preview)
+        for key, pages in self.pages.items():
+            pages.setCurrentIndex(0 if preview.samples else _EMPTY)
+            self.empty_states[key].show_message("database", *_no_samples_texts(preview))
 
     def show_check(self, check: ModelCheck) -> None:
         self.check.show_check(check)
@@ -121,30 +128,26 @@ class TrialPages:
         self.pages["layers"].setCurrentWidget(self.layers)
 
     def show_no_result(self) -> None:
-        for empty in (self.no_samples, self._no_statistics):
-            empty.show_message("database", *_NO_PREVIEW_TEXTS)
-        self._no_check.show_message("cube", *_NO_CHECK_TEXTS)
-        self._no_layers.show_message("stack", *_NO_LAYERS_TEXTS)
+        self._show_texts(_NO_RESULT)
 
     def show_running(self) -> None:
-        # Another loader may have been chosen.
-        self.scan.clear()
+        if self.has_scan:
+            # Another loader may have been chosen.
+            self.scan.clear()
         for pages in self.pages.values():
             if pages.currentIndex() == _QUESTION:
                 pages.setCurrentIndex(_EMPTY)
-        for empty in (self.no_samples, self._no_statistics):
-            empty.show_message("database", "Reading the samples…", _NO_PREVIEW_TEXTS[1])
-        self._no_check.show_message("cube", "Checking the model…", _NO_CHECK_TEXTS[1])
-        self._no_layers.show_message("stack", "Reading the layers…", _NO_LAYERS_TEXTS[1])
+        self._show_texts(_RUNNING)
 
     def show_failed(self) -> None:
-        for empty, title in (
-            (self.no_samples, "No samples"),
-            (self._no_statistics, "No statistics"),
-        ):
-            empty.show_message("database", title, "Fix the problem above, then try again.")
-        self._no_check.show_message("cube", "No result", "Fix the problem above, then check again.")
-        self._no_layers.show_message("stack", "No layers", "Fix the problem above, then try again.")
+        self._show_texts(_FAILED)
+
+    def _show_texts(self, title_index: int) -> None:
+        for key, empty in self.empty_states.items():
+            action = "check" if key == "check" else "try"
+            error_hint = f"Fix the problem above, then {action} again."
+            hint = error_hint if title_index == _FAILED else _TEXTS[key][-1]
+            empty.show_message(_TEXTS[key][0], _TEXTS[key][title_index], hint)
 
 
 def preview_details(preview: Preview) -> list[KeyValue]:
@@ -173,10 +176,11 @@ def _no_samples_texts(preview: Preview) -> tuple[str, str]:
     )
 
 
-def _stack_pages(*pages: QWidget) -> QStackedWidget:
+def _stack_pages(*pages: QWidget | None) -> QStackedWidget:
     stack = QStackedWidget()
     for page in pages:
-        stack.addWidget(page)
+        if page is not None:
+            stack.addWidget(page)
     stack.setCurrentIndex(_EMPTY)
     return stack
 

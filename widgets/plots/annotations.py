@@ -147,9 +147,9 @@ def paint_boundaries(
         x = round(frame.px(boundary.x)) + 0.5
         painter.setPen(QPen(t.q("line_strong"), 1))
         painter.drawLine(QPointF(x, frame.rect.top()), QPointF(x, frame.rect.bottom()))
-        _paint_line_label(
-            painter, frame, x, frame.rect.top(), f"run {boundary.number}", "tiny", "text3"
-        )
+        text = f"run {boundary.number}"
+        label_rect = _line_label_rect(frame, x, frame.rect.top(), text, "tiny")
+        _paint_on_background(painter, label_rect, text, "tiny", "text3")
 
 
 def paint_vertical_markers(
@@ -341,18 +341,6 @@ def paint_read_out(
             name_rect = line.adjusted(16, 0, -values_w - 8, 0)
             paint_text(painter, name_rect, row.name, "small", "text2")
         paint_text(painter, line, row.value, "small_strong", "text", right=True)
-
-
-def _paint_line_label(
-    painter: QPainter,
-    frame: PlotGeometry,
-    x: float,
-    y: float,
-    text: str,
-    role: Role,
-    color_role: str,
-) -> None:
-    _paint_on_background(painter, _line_label_rect(frame, x, y, text, role), text, role, color_role)
 
 
 def _line_label_rect(frame: PlotGeometry, x: float, y: float, text: str, role: Role) -> QRectF:

@@ -13,9 +13,10 @@ from contextlib import contextmanager
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal, Slot
 from PySide6.QtGui import QFocusEvent, QKeyEvent, QPainter
-from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from widgets.common import formats, theme
+from widgets.common.layout import col
 from widgets.common.painting import paint_focus, text_width
 from widgets.common.theme import SOLID_CURVES
 from widgets.plots import plot_range
@@ -63,14 +64,13 @@ class CurvePanel(QWidget):
     Attributes:
         curves: The curves by their keys.
         marks: The marks at their coordinates on the present axes.
+        title: The metric; also names its pictures and tables.
+        is_fitted: All points are in view, also new ones.
 
     Signals:
         x_range_changed: The user zoomed or panned: the new ends, for other plots of the page.
         fit_requested: The user wants everything in view again.
         redraw_finished: The visible range or content may have changed.
-
-    Attributes:
-        title: The metric; also names its pictures and tables.
     """
 
     x_range_changed = Signal(float, float)
@@ -107,13 +107,13 @@ class CurvePanel(QWidget):
         """
         super().__init__(parent)
         self.set_title(title)
-        self._axis = axis
+        self.axis = axis
         self._value_text, self._tick_text, self._x_text = value_text, tick_text, x_text
         self._scale = scale
         self._end_names = end_names
         self._several_runs = several_runs
-        self._log_y = self._log_x = False
-        self._is_fitted = True
+        self.log_y = self._log_x = False
+        self.is_fitted = True
         self._batch_depth = 0
         self._fixed_x: Range | None = None
         self._to_file = False
@@ -123,11 +123,7 @@ class CurvePanel(QWidget):
         self._plot = PlotView(show_x, self._paint)
         self._legend = Legend(LEFT_AXIS_MIN_W, self)
         self._legend.hide()
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(4)
-        layout.addWidget(self._legend)
-        layout.addWidget(self._plot, 1)
+        self.setLayout(col(self._legend, (self._plot, 1), gap=4))
         self.setMinimumSize(120, 80)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
@@ -198,15 +194,13 @@ class CurvePanel(QWidget):
         axis_marks: Sequence[AxisMark] | None = None,
     ) -> None:
         """Set the marks besides the curves; omitted marks stay unchanged."""
-        previous_marks = self._value_marks
+        previous = self._value_marks
         self._value_marks = PlotMarks(
-            previous_marks.vertical_markers
-            if vertical_markers is None
-            else tuple(vertical_markers),
-            previous_marks.boundaries if boundaries is None else tuple(boundaries),
-            previous_marks.spans if spans is None else tuple(spans),
-            previous_marks.thresholds if thresholds is None else tuple(thresholds),
-            previous_marks.axis_marks if axis_marks is None else AxisMarks(axis_marks),
+            tuple(previous.vertical_markers if vertical_markers is None else vertical_markers),
+            tuple(previous.boundaries if boundaries is None else boundaries),
+            tuple(previous.spans if spans is None else spans),
+            tuple(previous.thresholds if thresholds is None else thresholds),
+            previous.axis_marks if axis_marks is None else AxisMarks(axis_marks),
         )
         self._map_marks()
         self.refresh()
@@ -236,14 +230,10 @@ class CurvePanel(QWidget):
 
     # -- Axes
 
-    @property
-    def axis(self) -> XAxis:
-        return self._axis
-
     def set_axis(self, axis: XAxis) -> None:
         """Set another x axis; all curves are in view again."""
-        if axis is not self._axis:
-            self._axis = axis
+        if axis is not self.axis:
+            self.axis = axis
             self._fixed_x = None
             self._map_marks()
             self.fit()
@@ -254,7 +244,7 @@ class CurvePanel(QWidget):
 
         The time of day is never logarithmic, because it has no origin.
         """
-        return self._log_x and self._axis is not XAxis.CLOCK
+        return self._log_x and self.axis is not XAxis.CLOCK
 
     def set_log_x(self, enabled: bool) -> None:
         """Set a logarithmic x axis, all in view. Points at or below zero are hidden."""
@@ -263,27 +253,20 @@ class CurvePanel(QWidget):
             self._map_marks()
             self.fit()
 
-    @property
-    def log_y(self) -> bool:
-        return self._log_y
-
     def set_log_y(self, enabled: bool) -> None:
         """Set a logarithmic y axis. Values at or below zero are gaps."""
-        if enabled != self._log_y:
-            self._log_y = enabled
+        if enabled != self.log_y:
+            self.log_y = enabled
             self.refresh()
 
     def fit(self) -> None:
         """Show all points, and from now on also new ones."""
-        self._is_fitted = True
+        self.is_fitted = True
         self.refresh()
-
-    def is_fitted(self) -> bool:
-        return self._is_fitted
 
     def set_x_range(self, x0: float, x1: float) -> None:
         """Show this range, as another plot of the page does."""
-        self._is_fitted = False
+        self.is_fitted = False
         self._set_range(x0, x1)
         self.refresh()
 
@@ -310,12 +293,12 @@ class CurvePanel(QWidget):
 
     def y_range(self) -> Range:
         """The values in view; logarithms if y is logarithmic."""
-        frame = self._frame()
+        frame = self._plot.frame()
         return frame.y0, frame.y1
 
     def visible_span_px(self) -> tuple[float, float]:
         """The ends of the visible range, in pixels from the widget's left edge."""
-        rect, plot_x = self._frame().rect, self._plot.x()
+        rect, plot_x = self._plot.frame().rect, self._plot.x()
         return plot_x + rect.left(), plot_x + rect.right()
 
     @contextmanager
@@ -334,7 +317,7 @@ class CurvePanel(QWidget):
         """Draw the present data of the curves. Cheap if nothing changed."""
         if self._batch_depth:
             return
-        if self._is_fitted:
+        if self.is_fitted:
             full_range = self._full_range()
             if full_range is not None:
                 self._set_range(*full_range)
@@ -362,12 +345,14 @@ class CurvePanel(QWidget):
 
     def readout(self, x: float) -> tuple[list[tuple[str, str]], str]:
         """The name and value of every curve at `x`, and the position: the text of the read-out."""
-        rows, title = self._readout(self._frame(), self._mapping.x(x))
+        rows, title = self._readout(self._plot.frame(), self._mapping.x(x))
         return [(row.name, row.value) for row in rows], title
 
     def hidden_values_message(self) -> str:
         """The message about points that the axes do not show."""
-        return self.curves.hidden_values_message(self._mapping, self._frame(), self._value_text)
+        return self.curves.hidden_values_message(
+            self._mapping, self._plot.frame(), self._value_text
+        )
 
     # -- Export
 
@@ -427,13 +412,10 @@ class CurvePanel(QWidget):
 
     # -- Range
 
-    def _frame(self) -> PlotGeometry:
-        return self._plot.frame()
-
     @property
     def _mapping(self) -> AxisMapping:
         """Map values to both axes in their present state."""
-        return AxisMapping(self._axis, self.log_x, self._log_y)
+        return AxisMapping(self.axis, self.log_x, self.log_y)
 
     def _width_px(self) -> int:
         return max(int(self._plot.box.width()), 2)
@@ -467,7 +449,7 @@ class CurvePanel(QWidget):
             low = min(max(low, full_range[0]), full_range[1] - width)
             high = low + width
             self._set_range(low, high)
-        self._is_fitted = full_range is not None and (low, high) == full_range
+        self.is_fitted = full_range is not None and (low, high) == full_range
         self._redraw()
         self.x_range_changed.emit(low, high)
 
@@ -485,7 +467,7 @@ class CurvePanel(QWidget):
             self.curves.values_and_starts(mapping, x0),
             [mapping.y(threshold.y) for threshold in self.marks.thresholds],
             float(self._plot.box.height()),
-            log=self._log_y,
+            log=self.log_y,
             scale=self._scale,
         )
         self._plot.box.setYRange(*y_range, padding=0)
@@ -499,18 +481,18 @@ class CurvePanel(QWidget):
             self._plot.bottom_axis.setTicks([[]])
             return
         height = float(self._plot.box.height())
-        y_ticks = plot_range.y_ticks(self.y_range(), height, self._tick_text, log=self._log_y)
+        y_ticks = plot_range.y_ticks(self.y_range(), height, self._tick_text, log=self.log_y)
         self._plot.left_axis.setTicks([y_ticks])
         widest = max((text_width(text, "tiny") for _, text in y_ticks), default=0)
         self._plot.left_axis.setWidth(max(widest + 12, LEFT_AXIS_MIN_W))
-        x_axis = self.x_range(), self._width_px(), self._axis
+        x_axis = self.x_range(), self._width_px(), self.axis
         x_ticks = plot_range.x_ticks(*x_axis, log=self.log_x)
         self._plot.bottom_axis.setTicks([[tick for tick in x_ticks if self._fits_label(*tick)]])
 
     def _fits_label(self, x: float, text: str) -> bool:
         """Return True if a tick is in the range of the curves and its label fits."""
         low, high = self.x_range()
-        if self._is_fitted and self._fixed_x is None and x > self.data_end():
+        if self.is_fitted and self._fixed_x is None and x > self.data_end():
             return False
         right_space = (high - x) / (high - low) * self._width_px() + RIGHT_MARGIN
         return text_width(text, "tiny") / 2 <= right_space
@@ -550,7 +532,7 @@ class CurvePanel(QWidget):
             if curve.last_point is not None:
                 share = name_width(self._end_text(curve)) / self._width_px()
                 reach = share * (self.data_end() - self.data_start())
-                end_x = self._mapping.x(curve.end_x(self._axis))
+                end_x = self._mapping.x(curve.end_x(self.axis))
                 widths.append((self.marks.label_x(end_x, reach), share))
         return widths
 
@@ -562,7 +544,7 @@ class CurvePanel(QWidget):
 
     @Slot(QPointF)
     def _handle_pointer(self, position: QPointF) -> None:
-        frame = self._frame()
+        frame = self._plot.frame()
         if frame.rect.contains(position):
             self._link.point(frame.x_at(position.x()))
         else:
@@ -570,7 +552,7 @@ class CurvePanel(QWidget):
 
     def _paint(self, painter: QPainter) -> None:
         """Paint the content over the grid; pointer and focus only in the window."""
-        frame = self._frame()
+        frame = self._plot.frame()
         self._paint_curves(painter, frame)
         if self._to_file:
             return
@@ -648,7 +630,7 @@ class CurvePanel(QWidget):
         position = (
             x_text(x)
             if x_text is not None
-            else position_text(self._axis, x, nearest_point, is_single_run=is_single_run)
+            else position_text(self.axis, x, nearest_point, is_single_run=is_single_run)
         )
         return rows, " · ".join([position, *events] if position else events)
 

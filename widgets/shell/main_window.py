@@ -90,7 +90,7 @@ class MainWindow(QMainWindow):
         self._scrim = Scrim(self)
         self._back_keys: deque[str] = deque(maxlen=_MAX_HISTORY)
         self._forward_keys: list[str] = []
-        self._page_key = ""
+        self.page_key = ""
         QShortcut(QKeySequence("Shift+F10"), self, self.open_menu)
 
     def set_min_height(self, available_h: int) -> None:
@@ -103,30 +103,26 @@ class MainWindow(QMainWindow):
         self._pages[key] = page
         self._stack.addWidget(page)
 
-    @property
-    def page_key(self) -> str:
-        return self._page_key
-
     @Slot(str)
     def open_page(self, key: str) -> None:
         """Open a page, and remember the previous page."""
-        if key == self._page_key or key not in self._pages:
+        if key == self.page_key or key not in self._pages:
             return
-        if self._page_key:
-            self._back_keys.append(self._page_key)
+        if self.page_key:
+            self._back_keys.append(self.page_key)
         self._forward_keys.clear()
         self._show_page(key)
 
     @Slot()
     def back(self) -> None:
         if self._back_keys:
-            self._forward_keys.append(self._page_key)
+            self._forward_keys.append(self.page_key)
             self._show_page(self._back_keys.pop())
 
     @Slot()
     def forward(self) -> None:
         if self._forward_keys:
-            self._back_keys.append(self._page_key)
+            self._back_keys.append(self.page_key)
             self._show_page(self._forward_keys.pop())
 
     def focusNextPrevChild(self, forward: bool) -> bool:
@@ -206,7 +202,7 @@ class MainWindow(QMainWindow):
         QCoreApplication.sendEvent(widget, request)
 
     def _show_page(self, key: str) -> None:
-        self._page_key = key
+        self.page_key = key
         page = self._pages[key]
         self._stack.setCurrentWidget(page)
         self.side_bar.choose(key)

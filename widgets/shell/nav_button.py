@@ -48,9 +48,7 @@ class NavButton(QAbstractButton):
         self._narrow = False
         self._describe_drop: Callable[[DraggedJobs], DropOffer] | None = None
         self._offer: DropOffer | None = None
-        self._dwell_timer = QTimer(self)
-        self._dwell_timer.setSingleShot(True)
-        self._dwell_timer.setInterval(_DWELL_MS)
+        self._dwell_timer = QTimer(self, singleShot=True, interval=_DWELL_MS)
         self._dwell_timer.timeout.connect(self.drag_dwelt)
         self.setCheckable(True)
         self.setAutoExclusive(True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from PySide6.QtCore import QSignalBlocker, Signal, Slot
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from backend.records.nodes.reading import Finding
 from widgets.common import formats
@@ -15,7 +15,7 @@ from widgets.common.cards import PageHeader, VerticalScrollArea
 from widgets.common.formats import Units
 from widgets.common.labels import IconLabel, Label, plain_tip
 from widgets.common.layout import STRETCH, clear, col, row
-from widgets.common.theme import FORM_MAX_W, ICON_NAV, PAGE_MARGIN, S1, S2, S3, S4
+from widgets.common.theme import FORM_MAX_W, ICON_NAV, PAGE_MARGIN, S1, S3, S4
 from widgets.common.theme_manager import SCALES
 from widgets.shell.notification_settings import NoticeSettings
 from widgets.shell.settings_rows import SettingsRow, path_line, section
@@ -95,15 +95,17 @@ class SettingsPage(QWidget):
         self._temperature = SegmentedControl(_TEMPERATURES, name="Temperatures")
         self._clock = SegmentedControl(_CLOCKS, name="Time of day")
         for control in (self._sizes, self._temperature, self._clock):
-            control.key_chosen.connect(self._choose_units)
+            control.key_chosen.connect(
+                lambda: self.units_chosen.emit(
+                    Units(self._sizes.key(), self._temperature.key(), self._clock.key())
+                )
+            )
         self.notices = NoticeSettings()
         self.ssh = SshSettings()
         self.ssh.path_opened.connect(self.path_opened)
         self.verify = VerifySection()
-        self._paths = QVBoxLayout()
-        self._paths.setSpacing(0)
-        self._checks = QVBoxLayout()
-        self._checks.setSpacing(S2)
+        self._paths = col(gap=0)
+        self._checks = col()
         self._recheck = Button("Check again")
         self._recheck.clicked.connect(self._refresh)
         self.keys = Button("Shortcuts", icon="keyboard", tip=plain_tip("Keyboard shortcuts", "?"))
@@ -216,10 +218,6 @@ class SettingsPage(QWidget):
     @Slot(str)
     def _choose_scale(self, key: str) -> None:
         self.scale_chosen.emit(int(key))
-
-    @Slot()
-    def _choose_units(self) -> None:
-        self.units_chosen.emit(Units(self._sizes.key(), self._temperature.key(), self._clock.key()))
 
     @Slot()
     def _refresh(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from backend.records.nodes.entry import HostKey, SshOverview
 from widgets.common import formats
@@ -36,8 +36,7 @@ class SshSettings(QWidget):
         super().__init__(parent)
         self._keys: dict[str, HostKey] = {}
         self._login_keys = Label("Reading…", "small", "text2", wrap=True)
-        self._paths = QVBoxLayout()
-        self._paths.setSpacing(0)
+        self._paths = col(gap=0)
         self._hosts = ComboBox(name="Host with an accepted key")
         self._hosts.setFixedWidth(_HOSTS_W)
         self._hosts.currentIndexChanged.connect(self._show_fingerprint)

@@ -16,7 +16,7 @@ from widgets.common.cards import VerticalScrollArea
 from widgets.common.dialog import Question, TaskStatus
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, col, row
-from widgets.common.theme import ICON_NAV, S1, S2, S3
+from widgets.common.theme import ICON_NAV, S1, S3
 from widgets.shell.settings_rows import SettingsRow
 
 _MAX_ROWS = 100
@@ -46,12 +46,11 @@ class VerifySection(QWidget):
         self.check.clicked.connect(self._request)
         self.contents = Switch(name="Compare contents")
         self.repair_all = Button("Repair all…")
-        self.repair_all.clicked.connect(self._request_all)
+        self.repair_all.clicked.connect(lambda: self.repair_requested.emit(self._findings))
         self.status = TaskStatus("Check everything")
         self.status.reserve_height(False)
         self.status.cancelled.connect(self.cancelled)
-        self.rows = QVBoxLayout()
-        self.rows.setSpacing(S2)
+        self.rows = col()
         self._findings: tuple[VerifyFinding, ...] = ()
         contents = SettingsRow(
             "Compare contents",
@@ -126,10 +125,6 @@ class VerifySection(QWidget):
     @Slot()
     def _request(self) -> None:
         self.check_requested.emit(self.contents.isChecked())
-
-    @Slot()
-    def _request_all(self) -> None:
-        self.repair_requested.emit(self._findings)
 
 
 def repair_question(

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from backend.base.errors import BackendError
+from backend.base.errors import BackendError, exists_error
 from backend.base.progress import ByteCount, Progress
 from backend.datastore.access.hashes import CHUNK_BYTES, files_text
 from backend.datastore.access.hashes import manifest as listing_of
@@ -78,7 +78,7 @@ def write_bundle(
     """
     target = expand_home(target).absolute()
     if target.exists() and not overwrite:
-        raise _exists(target)
+        raise exists_error(target)
     parts = sorted(parts, key=lambda part: part.path)
     files = {part.path: BundledFile(part.sha256, part.size_bytes) for part in parts}
     full_manifest = replace(manifest, files=files)
@@ -160,16 +160,12 @@ def _put_in_place(partial: Path, target: Path, overwrite: bool) -> None:
     try:
         os.link(partial, target)
     except FileExistsError as error:
-        raise _exists(target) from error
+        raise exists_error(target) from error
     except OSError:
         # Not every file system supports links.
         if target.exists():
-            raise _exists(target) from None
+            raise exists_error(target) from None
         partial.rename(target)
-
-
-def _exists(path: Path) -> BackendError:
-    return BackendError(f"{path} exists already and was not changed.", "Choose another name.")
 
 
 class VerifiedArchive:

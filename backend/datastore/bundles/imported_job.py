@@ -20,7 +20,7 @@ from backend.datastore.jobs import files as job_files
 from backend.records.base import timestamps
 from backend.records.base.access_modes import make_folder, make_folders
 from backend.records.base.account import user_name
-from backend.records.base.atomic_files import read_json, replace_bytes, replace_json
+from backend.records.base.atomic_files import read_json, replace_bytes, replace_json, stored_record
 from backend.records.base.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX, JobFolder
 from backend.records.bundles.job_archive import CHECKPOINTS, HISTORY, Manifest
 from backend.records.jobs.config import JobConfig
@@ -143,11 +143,7 @@ def is_imported(folder: JobFolder) -> bool:
 
 def environment_of(folder: JobFolder, run: int) -> RunEnvironment | None:
     """Return the environment of run ``run``, if it was recorded."""
-    try:
-        return RunEnvironment.from_dict(read_json(folder.attempt(run).environment))
-    except (OSError, ValueError) as error:
-        swallowed(error)
-        return None
+    return stored_record(RunEnvironment, folder.attempt(run).environment)
 
 
 def environments(folder: JobFolder) -> tuple[RunEnvironment, ...]:

@@ -15,6 +15,7 @@ from backend.base.log import swallowed
 from backend.datastore.access.root_access import DataRootAccess, OpenJob
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import CHECKPOINT_SUFFIX, KEEP_SUFFIX, SIDECAR_SUFFIX, JobFolder
+from backend.records.base.validation import sanitize
 from backend.records.jobs.checkpoint import Checkpoint, finite_checkpoints, read_checkpoints
 from backend.records.jobs.config import CheckpointPolicy
 
@@ -60,6 +61,17 @@ def checkpoint_named(checkpoints: Sequence[Checkpoint], name: str) -> Checkpoint
         ):
             return checkpoint
     return None
+
+
+def require_checkpoint(checkpoints: Sequence[Checkpoint], name: str, job_id: str) -> Checkpoint:
+    """Return the checkpoint with a name as `checkpoint_named`, or raise a `BackendError`."""
+    record = checkpoint_named(checkpoints, name)
+    if record is not None:
+        return record
+    raise BackendError(
+        f"The job {job_id} has no checkpoint “{sanitize(name)}”.",
+        f"There are: {', '.join(record.name for record in checkpoints)}." if checkpoints else "",
+    )
 
 
 def newest_name(folder: JobFolder) -> str:

@@ -286,7 +286,9 @@ def _join_columns(blocks: Sequence[_Block]) -> dict[str, NDArray[np.float64]]:
     layouts = dict.fromkeys(block.openings for block in blocks)
     columns: dict[str, NDArray[np.float64]] = {}
     for opening in dict.fromkeys(chain.from_iterable(layouts)):
-        positions_by_layout = {layout: _index(layout, opening) for layout in layouts}
+        positions_by_layout = {
+            layout: layout.index(opening) if opening in layout else None for layout in layouts
+        }
         positions = [positions_by_layout[block.openings] for block in blocks]
         arrays = [
             b.arrays[position]
@@ -303,10 +305,6 @@ def _join_columns(blocks: Sequence[_Block]) -> dict[str, NDArray[np.float64]]:
             values = column
         columns[name] = values
     return columns
-
-
-def _index(layout: tuple[bytes, ...], opening: bytes) -> int | None:
-    return layout.index(opening) if opening in layout else None
 
 
 def _values(arrays: Sequence[bytes], counts: NDArray[np.int64]) -> NDArray[np.float64] | None:

@@ -22,7 +22,7 @@ from backend.datastore.nodes.files import SILENT_AFTER_S
 from backend.node.queue import entries as queue_entries
 from backend.node.run.finalize import ENDED_UNRECORDED, Supervision, supervision_of
 from backend.records.base import number_format
-from backend.records.base.atomic_files import read_json
+from backend.records.base.atomic_files import read_json, stored_record
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.history import HistoryUpdate, last_written
@@ -410,10 +410,5 @@ def with_ends(history: HistoryUpdate, folder: JobFolder) -> HistoryUpdate:
 
 
 def _ended_as(folder: JobFolder, run: int) -> JobState | None:
-    if run < 1:
-        return None
-    try:
-        return RunExit.from_dict(read_json(folder.attempt(run).exit)).state
-    except (OSError, ValueError) as error:
-        swallowed(error)
-        return None
+    run_exit = stored_record(RunExit, folder.attempt(run).exit) if run > 0 else None
+    return run_exit.state if run_exit is not None else None

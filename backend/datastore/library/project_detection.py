@@ -146,10 +146,8 @@ class _Tree:
     def _folders(self, folder: str) -> list[str]:
         """Return the names of folders that are not Python environments and not hidden."""
         names = (n[:-1] for n in self.names_in(folder) if n.endswith("/") and n[0] != ".")
-        return [n for n in sorted(names) if not self._is_environment(_join(folder, n))]
-
-    def _is_environment(self, folder: str) -> bool:
-        return not ENVIRONMENT_MARKS.isdisjoint(n.rstrip("/") for n in self.names_in(folder))
+        inner_names = {n: {m.rstrip("/") for m in self.names_in(_join(folder, n))} for n in names}
+        return sorted(n for n in inner_names if ENVIRONMENT_MARKS.isdisjoint(inner_names[n]))
 
     def _has_code(self, folder: str) -> bool:
         subfolders = (_join(folder, name) for name in self._folders(folder))

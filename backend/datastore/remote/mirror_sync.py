@@ -19,7 +19,7 @@ from backend.base.errors import BackendError
 from backend.base.log import suppress, swallowed
 from backend.datastore.library import library_files
 from backend.datastore.nodes import history as node_history
-from backend.records.base.atomic_files import read_json, replace_bytes
+from backend.records.base.atomic_files import replace_bytes, stored_record
 from backend.records.base.layout import (
     CHECKPOINT_SUFFIX,
     KEEP_SUFFIX,
@@ -361,9 +361,8 @@ def _names(folder: Path) -> set[str]:
 
 def is_of_script(sidecar: Path) -> bool:
     """Return whether a script wrote the checkpoint, where it wanted to."""
-    with suppress(OSError, ValueError):
-        return bool(Checkpoint.from_dict(read_json(sidecar)).file)
-    return False
+    checkpoint = stored_record(Checkpoint, sidecar)
+    return checkpoint is not None and bool(checkpoint.file)
 
 
 def make_local_folder(folder: Path) -> None:

@@ -113,9 +113,8 @@ def compare(
     if answer is not None and answer.ok:
         on_bytes(tree.bytes)
         return
-    failed_name = next(
-        (line.removesuffix(_FAILED) for line in _lines(answer) if line.endswith(_FAILED)), ""
-    )
+    lines = answer.out.splitlines() if answer is not None else []
+    failed_name = next((x.removesuffix(_FAILED) for x in lines if x.endswith(_FAILED)), "")
     if failed_name:
         raise hashes.differs(subject, sanitize(failed_name))
     for name in sorted(expected_hashes):
@@ -229,10 +228,6 @@ def _run(shell: Shell, argv: Sequence[str], size: int) -> CommandResult | None:
         swallowed(error)
         return None
     return None if answer.code == _NO_PROGRAM else answer
-
-
-def _lines(answer: CommandResult | None) -> list[str]:
-    return answer.out.splitlines() if answer is not None else []
 
 
 def _refuse_full_disk(folder: Path, needed_bytes: int) -> None:

@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from backend.base.errors import BackendError
-from backend.base.log import suppress, swallowed
+from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access import hashes
 from backend.datastore.jobs.checkpoint_files import newest_name
 from backend.datastore.remote import remote_content
 from backend.datastore.remote.mirror_sync import MirrorReader, is_of_script, is_same
 from backend.records.base import access_modes
-from backend.records.base.atomic_files import read_json
+from backend.records.base.atomic_files import stored_record
 from backend.records.base.content import hash_file
 from backend.records.base.layout import (
     CHECKPOINT_SUFFIX,
@@ -310,7 +310,8 @@ class StagedRoot(MirrorReader):
     def _send(self, shell: Shell, files: SftpFiles, path: Path, progress: Progress) -> None:
         remote = self._remote(path)
         try:
-            if files.status(remote).bytes == path.stat().st_size and _is_like(shell, path, remote):
+            has_size = files.status(remote).bytes == path.stat().st_size
+            if has_size and hash_file(path) == remote_content.sha256(shell, remote, lambda n: None):
                 return
         except FileNotFoundError:
             self._make_folders(files, posixpath.dirname(remote))
@@ -387,11 +388,8 @@ def _attempts(folder: JobFolder) -> Iterator[AttemptFolder]:
 
 def run_of_checkpoint(sidecar: Path) -> int:
     """Return the run that made a checkpoint; 0 if that cannot be read."""
-    try:
-        return Checkpoint.from_dict(read_json(sidecar)).run
-    except (OSError, ValueError) as error:
-        swallowed(error)
-        return 0
+    checkpoint = stored_record(Checkpoint, sidecar)
+    return checkpoint.run if checkpoint is not None else 0
 
 
 def _is_of_run(sidecar: Path, folder: JobFolder, run: int) -> bool:
@@ -402,13 +400,6 @@ def _is_of_run(sidecar: Path, folder: JobFolder, run: int) -> bool:
         is_sent = bool(record.file) and Path(record.path).is_relative_to(folder.output)
         return record.run == run or is_sent
     return False
-
-
-def _is_like(shell: Shell, path: Path, remote: str) -> bool:
-    def unseen(_count: int) -> None:
-        pass
-
-    return hash_file(path, unseen) == remote_content.sha256(shell, remote, unseen)
 
 
 def _is_hidden(name: str) -> bool:

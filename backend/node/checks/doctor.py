@@ -25,6 +25,7 @@ from backend.node.metrics.gpus import Gpus
 from backend.node.system import mpi, wording
 from backend.node.system.mounts import network_mount
 from backend.records.base.schema import json_value
+from backend.records.nodes.entry import OLDEST_PYTHON, PYTHON_NEED
 from backend.records.nodes.reading import Finding
 
 _INSTALL = "./installers/run doctor"
@@ -87,10 +88,9 @@ def _python(python: str) -> str:
     ok, answer = _ask([python, "-c", mpi.PYTHON_VERSION], 30)
     if not ok:
         raise BackendError(f"Python at {python} does not start: {answer}", _INSTALL)
-    if tuple(map(int, answer.split(".")[:2])) < (3, 10):
+    if tuple(map(int, answer.split(".")[:2])) < OLDEST_PYTHON:
         raise BackendError(
-            f"Python at {python} is {answer}; training needs 3.10 or newer.",
-            "apt-get install python3.11",
+            f"Python at {python} is {answer}; {PYTHON_NEED}", "apt-get install python3.11"
         )
     return f"Python {answer} at {python}."
 

@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from backend.base.log import suppress, swallowed
+from backend.base.log import suppress
 from backend.node.diagnosis.log_text import tidy
 from backend.node.queue.entries import entry_of
-from backend.records.base.atomic_files import read_json
+from backend.records.base.atomic_files import read_json, stored_record
 from backend.records.base.layout import JobFolder
 from backend.records.base.validation import sanitize
 from backend.records.jobs.launch import Launch, launch_of
@@ -43,12 +43,8 @@ def message_of(
 
     Values of the job's own environment are left out: a traceback may contain a token from it.
     """
-    try:
-        run_exit = RunExit.from_dict(read_json(folder.attempt(run).exit))
-    except (OSError, ValueError) as failure:
-        swallowed(failure)
-        return None
-    if not channels.notifies_of(run_exit.state):
+    run_exit = stored_record(RunExit, folder.attempt(run).exit)
+    if run_exit is None or not channels.notifies_of(run_exit.state):
         return None
     launch = launch_of(folder.launch, run)
     if launch is not None and launch.is_trial:

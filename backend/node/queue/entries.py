@@ -6,7 +6,7 @@ import os
 
 from backend.base.log import suppress, swallowed
 from backend.node.system import process_identity
-from backend.records.base.atomic_files import read_json
+from backend.records.base.atomic_files import read_json, stored_record
 from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.base.validation import sanitize
 from backend.records.jobs.status import ProcessIdentity
@@ -33,12 +33,8 @@ def entry_of(folder: JobFolder) -> QueueEntry | None:
 
     An entry whose run is claimed is used up: the claim removes a job from the queue, in one step.
     """
-    try:
-        entry = QueueEntry.from_dict(read_json(folder.queued))
-    except (OSError, ValueError) as error:
-        swallowed(error)
-        return None
-    if entry.job_id != folder.job_id or entry.run <= folder.newest_run():
+    entry = stored_record(QueueEntry, folder.queued)
+    if entry is None or entry.job_id != folder.job_id or entry.run <= folder.newest_run():
         return None
     return entry
 
@@ -98,13 +94,11 @@ def abandoned_claimer(folder: JobFolder, run: int) -> ProcessIdentity | None:
     attempt = folder.attempt(run)
     if attempt.supervisor.exists() or attempt.exit.exists():
         return None
-    try:
-        claimer = ProcessIdentity.from_dict(read_json(attempt.claimer))
-    except (OSError, ValueError) as error:
-        swallowed(error)
-        return None
+    claimer = stored_record(ProcessIdentity, attempt.claimer)
     return (
         claimer
-        if process_identity.is_here(claimer) and not process_identity.is_alive(claimer)
+        if claimer is not None
+        and process_identity.is_here(claimer)
+        and not process_identity.is_alive(claimer)
         else None
     )

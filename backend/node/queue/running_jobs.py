@@ -13,15 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from backend.base.log import suppress, swallowed
 from backend.node.system import process_identity
 from backend.node.system.process_identity import machine
-from backend.records.base.atomic_files import read_json
+from backend.records.base.atomic_files import read_json, stored_record
 from backend.records.base.layout import DataRoot, JobFolder, run_tag
 from backend.records.base.schema import Record
 from backend.records.jobs.launch import RankPlan
 from backend.records.jobs.placement import THIS_COMPUTER
-from backend.records.jobs.status import START_LIMIT_S, ProcessIdentity, RunStatus
+from backend.records.jobs.status import START_LIMIT_S, ProcessIdentity, last_status
 from backend.records.queue.entry import RunningJob, Slot, node_key
 
 _OTHER_DESK = "?"
@@ -114,12 +113,8 @@ class LiveRuns:
 
 
 def _launch_of(path: Path, run: int) -> _Launch | None:
-    try:
-        launch = _Launch.from_dict(read_json(path))
-    except (OSError, ValueError) as error:
-        swallowed(error)
-        return None
-    return launch if launch.run == run else None
+    launch = stored_record(_Launch, path)
+    return launch if launch is not None and launch.run == run else None
 
 
 def _running(folder: JobFolder, launch: _Launch) -> RunningJob:
@@ -134,11 +129,9 @@ def _running(folder: JobFolder, launch: _Launch) -> RunningJob:
             processes[key] = processes.get(key, 0) + 1
     slots = [Slot(key, tuple(uuids)) for key, uuids in gpus.items()]
     slots += [Slot(key, processes=count) for key, count in processes.items()]
-    remaining_s = None
-    with suppress(OSError, ValueError):
-        remaining_s = RunStatus.from_dict(read_json(folder.status)).eta_s
+    status = last_status(folder)
     name = str(launch.config.get("name", folder.job_id))
-    return RunningJob(folder.job_id, name, tuple(slots), remaining_s)
+    return RunningJob(folder.job_id, name, tuple(slots), status.eta_s if status else None)
 
 
 def _desk_of(folder: JobFolder, launch: _Launch) -> str:

@@ -20,7 +20,7 @@ from backend.node.queue import starter as queue_starter
 from backend.node.queue.running_jobs import LiveRuns, RunningJobs
 from backend.node.system import process_identity
 from backend.node.system.process_identity import machine
-from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.atomic_files import read_json, replace_json, stored_record
 from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.jobs.checkpoint import read_checkpoints
 from backend.records.jobs.launch import launch_of
@@ -209,10 +209,8 @@ class Scheduler:
     # After an end in the middle of a start.
 
     def _resumes_start(self, folder: JobFolder) -> bool:
-        try:
-            entry = QueueEntry.from_dict(read_json(folder.queued))
-        except (OSError, ValueError) as error:
-            swallowed(error)
+        entry = stored_record(QueueEntry, folder.queued)
+        if entry is None:
             return False
         run = folder.newest_run()
         is_mine = entry.run == run and self._is_head_of(entry)

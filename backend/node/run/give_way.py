@@ -23,7 +23,7 @@ from backend.node.metrics.probe import Probe
 from backend.node.queue.next_run import queue_next
 from backend.records.base import timestamps
 from backend.records.base.account import user_name
-from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.atomic_files import read_json, replace_json, stored_record
 from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.base.local_files import Files
 from backend.records.base.schema import json_value
@@ -165,10 +165,8 @@ def pauses_before(folder: JobFolder, run: int, now: str) -> int:
     """Return how often the program stopped a job in the hour before run ``run``."""
     now_s, count = timestamps.seconds(now), 0
     for number in range(run - 1, 0, -1):
-        try:
-            record = RunExit.from_dict(read_json(folder.attempt(number).exit))
-        except (OSError, ValueError) as error:
-            swallowed(error)
+        record = stored_record(RunExit, folder.attempt(number).exit)
+        if record is None:
             continue
         # After the clock was set back, earlier ends are in the future.
         if abs(now_s - timestamps.seconds(record.ended_at)) > _HOUR_S:

@@ -206,7 +206,9 @@ class Guard:
             out_of_memory=_oom_kills() > self._out_of_memory,
         )
         if ended_by is EndCause.ITSELF and self._status:
-            self._log(self._packages_line())
+            # Whatever is wrong with a package, the exit record must be written.
+            with suppress(Exception):
+                self._log(self._packages_line())
         return self._record(observation)
 
     def _packages_line(self) -> str:

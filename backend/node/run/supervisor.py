@@ -46,7 +46,12 @@ from backend.node.system import (
 )
 from backend.node.system.tcp_watch import BlockedReceiveWatch
 from backend.records.base import access_modes, timestamps
-from backend.records.base.atomic_files import PreallocatedFile, read_json, replace_json
+from backend.records.base.atomic_files import (
+    PreallocatedFile,
+    read_json,
+    replace_json,
+    stored_record,
+)
 from backend.records.base.layout import RUN_VARIABLE, DataRoot, JobFolder, run_tag
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.status import (
@@ -507,9 +512,9 @@ class Supervisor:
         status: RunStatus | None = None,
         energy_j: float | None = None,
     ) -> RunExit:
-        with suppress(OSError, ValueError):
+        if (record := stored_record(RunExit, self._attempt.exit)) is not None:
             # Another node gave the run up while this one was cut off, and the job continues there.
-            return RunExit.from_dict(read_json(self._attempt.exit))
+            return record
         record = run_exit(ended_run, leftovers, timestamps.utc_now())
         has_grown = self._grow is not None and self._grow.continue_run(record)
         continues_here = self._scheduler is None

@@ -26,10 +26,12 @@ from functools import lru_cache, wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.records.base import access_modes
+from backend.records.base.schema import Record
 
 T = TypeVar("T")
+_StoredRecord = TypeVar("_StoredRecord", bound=Record)
 
 TEMPORARY_NAME = re.compile(r"\.(.+\.(\d+\.)?[0-9a-f]{8}\.tmp|.+\.pt\.\d+\.tmp|now-[0-9a-f]{8,16})")
 """Names of this program's temporary files, whose writers rename or remove them at once."""
@@ -136,6 +138,15 @@ def read_json(path: Path, limit_bytes: int = 4_000_000) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"{path.name} does not hold a JSON object")
     return value
+
+
+def stored_record(record_type: type[_StoredRecord], path: Path) -> _StoredRecord | None:
+    """Return the record in a file; None if the file cannot be read or holds no such record."""
+    try:
+        return record_type.from_dict(read_json(path))
+    except (OSError, ValueError) as error:
+        swallowed(error)
+        return None
 
 
 _RESERVE_BYTES = 16_384

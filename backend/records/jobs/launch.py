@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from backend.base.log import swallowed
-from backend.records.base.atomic_files import read_json
+from backend.records.base.atomic_files import stored_record
 from backend.records.base.layout import AttemptFolder
 from backend.records.base.schema import KEY, READ, STRICT, Record, json_value
 from backend.records.jobs.config import JobConfig
@@ -234,12 +233,8 @@ def can_lose_nodes(config: JobConfig, ranks: Sequence[RankPlan]) -> bool:
 
 def launch_of(path: Path, run: int) -> Launch | None:
     """Read the launch of run ``run``; None if the file cannot be read or is of another run."""
-    try:
-        launch = Launch.from_dict(read_json(path))
-    except (OSError, ValueError) as error:
-        swallowed(error)
-        return None
-    return launch if launch.run == run else None
+    launch = stored_record(Launch, path)
+    return launch if launch is not None and launch.run == run else None
 
 
 @dataclass(frozen=True)
@@ -252,8 +247,4 @@ class RemoteRun(Record, label="record of a run elsewhere", required=("is_home",)
 
 def remote_run_of(attempt: AttemptFolder) -> RemoteRun | None:
     """Read the record of a run, None if its files are written to the data root itself."""
-    try:
-        return RemoteRun.from_dict(read_json(attempt.staged_marker))
-    except (OSError, ValueError) as error:
-        swallowed(error)
-        return None
+    return stored_record(RemoteRun, attempt.staged_marker)

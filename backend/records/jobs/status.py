@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from backend.base.log import swallowed
 from backend.records.base import timestamps
-from backend.records.base.atomic_files import read_json
+from backend.records.base.atomic_files import stored_record
 from backend.records.base.layout import JobFolder
 from backend.records.base.schema import KEY, Record
 from backend.records.jobs.placement import Placement
@@ -182,11 +181,7 @@ class RunStatus(Record, label="status", newest_schema=STATUS_SCHEMA, required=_R
 
 def last_status(folder: JobFolder) -> RunStatus | None:
     """Return the status that was written last; None if it cannot be read."""
-    try:
-        return RunStatus.from_dict(read_json(folder.status))
-    except (OSError, ValueError) as error:
-        swallowed(error)
-        return None
+    return stored_record(RunStatus, folder.status)
 
 
 def finite(value: float | None) -> float | None:

@@ -64,6 +64,11 @@ class Interface:
         return self.name.startswith(_INNER_PREFIXES)
 
 
+OLDEST_PYTHON = (3, 10)
+"""For training; the supervision of runs needs 3.9."""
+PYTHON_NEED = "training needs {}.{} or newer.".format(*OLDEST_PYTHON)
+
+
 @dataclass(frozen=True)
 class NodePython:
     """A Python on a node. ``venv`` says whether it can create environments by itself."""
@@ -71,6 +76,10 @@ class NodePython:
     path: str
     version: str
     venv: bool
+
+    @property
+    def version_numbers(self) -> tuple[int, ...]:
+        return tuple(int(part) for part in self.version.split(".") if part.isdecimal())
 
 
 @dataclass(frozen=True)

@@ -102,12 +102,16 @@ def _own_mpi_error(chosen_nodes: Sequence[NodeEntry], other_nodes: Sequence[Node
     versions = [(name, info.mpi_version) for name, info in known_infos]
     for (name, version), (next_name, next_version) in zip(versions, versions[1:]):
         if version != next_version:
-            return (
-                f"{name} has Open MPI {version} and {next_name} has {next_version}; the ranks of a "
-                "job need the "
-                "same on all nodes. Install the same version, or use Ringmaster's Open MPI."
-            )
+            message = different_mpi_message(name, version, next_name, next_version)
+            return f"{message} Install the same version, or use Ringmaster's Open MPI."
     return _mpi_conflict(versions[0][1], other_nodes) if versions else ""
+
+
+def different_mpi_message(name: str, version: str, other_name: str, other_version: str) -> str:
+    return (
+        f"{name} has Open MPI {version} and {other_name} has {other_version}; the ranks of a job "
+        "need the same on all nodes."
+    )
 
 
 def _bundled_mpi_error(

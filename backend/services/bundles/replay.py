@@ -37,6 +37,7 @@ TOLERANCE = 1e-3
 """Relative. Sums in another order change the seventh digit of a step, and training amplifies that;
 a wrong seed or one more sample changes the first digits at once."""
 _MIN_DIFFERENCE = 1e-6
+_SUFFIX = " (replay)"
 _IGNORED_METRICS = frozenset({"samples_per_second", *OF_SERVERS})
 
 
@@ -79,7 +80,8 @@ class ReplayService:
         """
         view = self._jobs.queries.show(job_id)
         raw = self._jobs.clone(job_id)
-        raw["name"] = _replay_name(view.name)
+        short_name = view.name.encode()[: 255 - len(_SUFFIX)].decode(errors="ignore")
+        raw["name"] = short_name + _SUFFIX
         for key, pin in view.pins.items():
             item = find_same_version(self._library, KINDS[key], pin)
             if item is None:
@@ -236,8 +238,3 @@ def _message(
 
 def _figure(value: float | None) -> str:
     return "not a number" if value is None else f"{value:.6g}"
-
-
-def _replay_name(name: str) -> str:
-    suffix = " (replay)"
-    return name.encode()[: 255 - len(suffix)].decode(errors="ignore") + suffix

@@ -20,7 +20,11 @@ from backend.datastore.bundles.archive_files import (
     open_bundle,
     write_bundle,
 )
-from backend.datastore.jobs.checkpoint_files import checkpoint_named, list_checkpoints
+from backend.datastore.jobs.checkpoint_files import (
+    checkpoint_named,
+    list_checkpoints,
+    require_checkpoint,
+)
 from backend.datastore.jobs.files import JobFile, read_job
 from backend.datastore.library import imports, library_files
 from backend.datastore.library.library_files import VersionFolder
@@ -204,15 +208,9 @@ class BundleService:
         if name == NO_CHECKPOINT:
             return None
         checkpoints = list_checkpoints(folder, config.checkpoint)
-        record = checkpoint_named(checkpoints, name or "latest")
-        if record is None and name:
-            raise BackendError(
-                f"The job {job_id} has no checkpoint “{sanitize(name)}”.",
-                f"Its checkpoints: {', '.join(c.name for c in checkpoints)}."
-                if checkpoints
-                else "",
-            )
-        return record
+        if name:
+            return require_checkpoint(checkpoints, name, job_id)
+        return checkpoint_named(checkpoints, "latest")
 
     def _checkpoint_members(self, record: Checkpoint, progress: Progress) -> list[ArchiveMember]:
         path = Path(record.path)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from backend.base.errors import BackendError, as_backend_error
+from backend.base.errors import BackendError, as_backend_error, exists_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.records.base.account import expand_home
@@ -109,9 +109,7 @@ class ComparisonService:
         """
         path = expand_home(path).absolute()
         if path.exists() and not overwrite:
-            raise BackendError(
-                f"{path} exists already and was not changed.", "Choose another name."
-            )
+            raise exists_error(path)
         lines = _csv(self._jobs, job_ids, progress or Progress())
         with as_backend_error(f"{path} could not be written"):
             replace_chunks(path, lines)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.progress import Progress
-from backend.datastore.jobs.checkpoint_files import list_checkpoints
+from backend.datastore.jobs.checkpoint_files import list_checkpoints, require_checkpoint
 from backend.records.base.schema import Record
 from backend.records.jobs.script import commands, is_entry, usual_entry
 from backend.records.jobs.script_help import ScriptHelp
@@ -18,7 +18,7 @@ from backend.records.library.inspection import CheckpointInspection
 from backend.records.library.item import Kind
 from backend.records.library.layers import LayerGraph, ModelLayers
 from backend.records.library.variance import DepthVariance
-from backend.services.jobs.queries import JobQueries, require_checkpoint
+from backend.services.jobs.queries import JobQueries
 from backend.services.library.service import LibraryService
 from backend.services.tools.graph_layout import lay_out
 from backend.services.tools.result_files import ResultCache

@@ -17,7 +17,7 @@ from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import OpenJob
 from backend.datastore.jobs import files as job_files
-from backend.datastore.jobs.checkpoint_files import list_checkpoints, verify
+from backend.datastore.jobs.checkpoint_files import list_checkpoints, require_checkpoint, verify
 from backend.datastore.jobs.files import JobFile
 from backend.node.system import wording
 from backend.records.base.program_name import COMMAND
@@ -28,7 +28,7 @@ from backend.records.jobs.placement import Placement
 from backend.records.jobs.settings import CHANGEABLE, label
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
-from backend.services.jobs.queries import JobQueries, require_checkpoint
+from backend.services.jobs.queries import JobQueries
 from backend.services.jobs.run_reaper import RunReaper
 from backend.services.jobs.run_starter import PreparedRun, RunStarter
 from backend.services.jobs.validation import DataSizeCounter, JobValidator, batch_size_message

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
-from backend.datastore.jobs.checkpoint_files import list_checkpoints, verify
+from backend.datastore.jobs.checkpoint_files import list_checkpoints, require_checkpoint, verify
 from backend.datastore.jobs.files import JobFile
 from backend.records.base import number_format
 from backend.records.base.account import expand_home
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.prediction import Prediction, PredictionInput, parse_samples
 from backend.records.library.item import KINDS, Kind, Pin
-from backend.services.jobs.queries import JobQueries, require_checkpoint
+from backend.services.jobs.queries import JobQueries
 from backend.services.jobs.single_process import tool_launch
 from backend.services.tools import tool_process
 from backend.services.tools.result_files import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import DataRootAccess, OpenJob, OpenRoot
-from backend.datastore.jobs.checkpoint_files import best_value, checkpoint_named, list_checkpoints
+from backend.datastore.jobs.checkpoint_files import best_value, list_checkpoints
 from backend.datastore.jobs.files import JobFile, read_job, view_of
 from backend.datastore.jobs.run_status import RunState, RunStateReader, with_ends, with_progress
 from backend.datastore.nodes.files import StatusWatch
@@ -380,17 +380,6 @@ class JobQueries:
         from backend.datastore.jobs.history_reader import epochs_done
 
         return epochs_done(history, view.status.steps_per_epoch)
-
-
-def require_checkpoint(checkpoints: Sequence[Checkpoint], name: str, job_id: str) -> Checkpoint:
-    """Return the checkpoint with a name ("latest" and "best" are names, too), or raise."""
-    record = checkpoint_named(checkpoints, name)
-    if record is not None:
-        return record
-    raise BackendError(
-        f"The job {job_id} has no checkpoint “{sanitize(name)}”.",
-        f"There are: {', '.join(record.name for record in checkpoints)}." if checkpoints else "",
-    )
 
 
 def _unanswered_view(view: JobView, reader: RunStateReader, error: BackendError) -> JobView:

@@ -10,10 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from backend.base.errors import BackendError
-from backend.base.log import swallowed
 from backend.datastore.access.root_access import OpenJob
 from backend.records.base import timestamps
-from backend.records.base.atomic_files import read_json
+from backend.records.base.atomic_files import stored_record
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.history import HistoryUpdate
 from backend.records.jobs.state import JobState
@@ -76,7 +75,7 @@ def _runs_in(folder: OpenJob, number: int, read: ReadHistory) -> list[JobRun]:
     runs = []
     for run in numbers:
         folder.files.refresh_file(folder.attempt(run).exit)
-        exit_record = _read_exit(folder, run)
+        exit_record = stored_record(RunExit, folder.attempt(run).exit)
         later_steps = [step for r, step in first_steps.items() if r > run]
         last_step = min(later_steps) - 1 if later_steps else final_step
         started_at = exit_record.started_at if exit_record else ""
@@ -96,14 +95,6 @@ def _runs_in(folder: OpenJob, number: int, read: ReadHistory) -> list[JobRun]:
             )
         )
     return runs
-
-
-def _read_exit(folder: JobFolder, run: int) -> RunExit | None:
-    try:
-        return RunExit.from_dict(read_json(folder.attempt(run).exit))
-    except (OSError, ValueError) as error:
-        swallowed(error)
-        return None
 
 
 def _start_stamp(history: HistoryUpdate, first_step: int | None) -> str:

@@ -128,7 +128,7 @@ class RunStarter:
         if slurm_placement is not None:
             head = nullcontext(partial(self._slurm.submit, slurm_placement))
         else:
-            head = self._nodes.head(launch.ranks)
+            head = self._nodes.heads.open_head(launch.ranks)
         with head as start_supervisor:
             if not run_start.claim(folder, run, access):
                 return False
@@ -147,7 +147,7 @@ class RunStarter:
         """Enable every node to lead the run after a loss of the head."""
         for plan in {plan.node: plan for plan in ranks if plan.node != ranks[0].node}.values():
             with suppress(BackendError):
-                self._nodes.prepare_head((plan, *ranks))
+                self._nodes.heads.prepare((plan, *ranks))
 
     def _version_paths(self, file: JobFile) -> tuple[Path, ...]:
         paths = (
@@ -204,7 +204,9 @@ class RunStarter:
         source = self._library.open_content(Kind.SCRIPT, pin.reference, progress)
         name = environment_name(launch.python, source, pin.sha256)
         nodes = tuple(dict.fromkeys(rank.node for rank in launch.ranks))
-        return self._nodes.provide_script(nodes, launch.python, name, source, progress)
+        return self._nodes.heads.provisioning.provide_script(
+            nodes, launch.python, name, source, progress
+        )
 
     def plan(self, config: JobConfig, job_id: str, run: int) -> PreparedRun:
         """Plan the command of the supervisor and the node of each rank, without the job's files.

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from backend.base.errors import BackendError, as_backend_error
-from backend.base.log import suppress, swallowed
+from backend.base.errors import BackendError, as_backend_error, exists_error
+from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.bundles.imported_job import mark_replay
@@ -30,13 +30,14 @@ from backend.datastore.jobs.checkpoint_files import (
     checkpoint_named,
     keep,
     list_checkpoints,
+    require_checkpoint,
     verify,
 )
 from backend.datastore.jobs.files import JobFile, read_job
 from backend.datastore.queue import files as queue_files
 from backend.node.run import launch_command
 from backend.records.base import content
-from backend.records.base.atomic_files import read_json
+from backend.records.base.atomic_files import stored_record
 from backend.records.base.layout import JobFolder
 from backend.records.base.validation import (
     ConfigError,
@@ -58,7 +59,7 @@ from backend.records.sweeps.spec import sweep_of
 from backend.services.jobs.forecast import JobForecaster
 from backend.services.jobs.lifecycle import JobLifecycle
 from backend.services.jobs.model_card import model_card
-from backend.services.jobs.queries import JobQueries, require_checkpoint
+from backend.services.jobs.queries import JobQueries
 from backend.services.jobs.run_reaper import RunReaper
 from backend.services.jobs.run_starter import RunStarter
 from backend.services.jobs.single_process import find_rate, simulate
@@ -251,10 +252,8 @@ class JobService:
     def command(self, job_id: str) -> JobCommand:
         """Return the command of the newest run for a manual run, or that of the first run."""
         folder, file, view = self.queries.read(job_id)
-        try:
-            launch = Launch.from_dict(read_json(folder.launch))
-        except (OSError, ValueError) as error:
-            swallowed(error)
+        launch = stored_record(Launch, folder.launch)
+        if launch is None:
             with suppress(BackendError):
                 launch = self._starter.plan(file.config, job_id, view.run + 1).launch
                 return JobCommand(launch_command.shell_line(launch_command.command(launch), {}))
@@ -354,7 +353,10 @@ class JobService:
         stem = _COPY_SUFFIX.sub("", name)
         taken_names = {view.name for view in self.queries.search(f"{stem} (copy", _MAX_COPIES)}
         suffixes = (f" (copy{f' {number}' * (number > 1)})" for number in itertools.count(1))
-        names = (_truncate(stem, _NAME_BYTES - len(suffix)) + suffix for suffix in suffixes)
+        names = (
+            stem.encode()[: _NAME_BYTES - len(suffix)].decode(errors="ignore") + suffix
+            for suffix in suffixes
+        )
         return next(name for name in names if name not in taken_names)
 
     # Changes by a user.
@@ -558,7 +560,7 @@ def _copy_out(path: Path, output: Path, *, is_zip: bool) -> None:
     if path.is_dir() and not is_zip:
         raise BackendError(f"The checkpoint {path.name} is a folder.", "Export it as zip.")
     if output.exists():
-        raise BackendError(f"{output} exists already and was not changed.")
+        raise exists_error(output)
     temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
     try:
         if is_zip:
@@ -588,8 +590,3 @@ def _not_in_trash(job_id: str) -> BackendError:
         f"There is no job “{sanitize(job_id)}” in the trash.",
         "Use the full job id.",
     )
-
-
-def _truncate(name: str, size_bytes: int) -> str:
-    """Return at most ``size_bytes`` of a name, cut between two characters."""
-    return name.encode()[:size_bytes].decode(errors="ignore")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import PurePosixPath
 
@@ -77,7 +77,9 @@ class TrialRunService:
         file = self._read_job(job_id)
         if placement:
             file = replace(file, config=replace(file.config, placement=tuple(placement)))
-        trial = replace(file, config=_one_step_config(file.config))
+        policy = CheckpointPolicy(keep_latest=1, keep_best=0)
+        config = replace(file.config, epochs=1, early_stop=None, checkpoint=policy)
+        trial = replace(file, config=config)
         with self._open_folder(trial.config) as folder:
             self._starter.start(folder, replace(trial, id=folder.job_id), _RUN, steps_limit=_STEPS)
             run_state = self._wait(folder, on_state, cancelled)
@@ -214,19 +216,9 @@ class TrialRunService:
             if not access.exists(folder.path) and not entry.is_staged:
                 return
             remote_folder = PurePosixPath(entry.data_root, "jobs", folder.job_id)
-            shell = self._cluster.open_shell(head)
-            try:
+            with closing(self._cluster.open_shell(head)) as shell:
                 shell.run(["rm", "-rf", "--", str(remote_folder)])
-            finally:
-                shell.close()
         access.remove_tree(folder.path)
-
-
-def _one_step_config(config: JobConfig) -> JobConfig:
-    """Return the settings of the same training for a single step."""
-    return replace(
-        config, epochs=1, early_stop=None, checkpoint=CheckpointPolicy(keep_latest=1, keep_best=0)
-    )
 
 
 def _endless_config(config: JobConfig) -> JobConfig:

@@ -17,7 +17,7 @@ from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import DataRootAccess, OpenRoot
-from backend.datastore.jobs.checkpoint_files import checkpoint_named, list_checkpoints
+from backend.datastore.jobs.checkpoint_files import list_checkpoints, require_checkpoint
 from backend.datastore.jobs.files import read_job
 from backend.datastore.library import model_weights
 from backend.node.system import wording
@@ -117,7 +117,10 @@ class JobValidator:
         for key, kind in KINDS.items():
             reference = raw.get(key)
             if isinstance(reference, str) and reference.strip():
-                self._add_pin(checked_job, key, kind, reference)
+                try:
+                    checked_job.pins[key] = self._library.pin(kind, reference)
+                except (BackendError, ValueError) as error:
+                    checked_job.add_error(key, str(error))
         if "script" in checked_job.pins and not checked_job.has_error("entry"):
             self._check_entry(checked_job, checked_job.pins["script"])
         # Everything that does not depend on an invalid setting is checked, too.
@@ -182,12 +185,6 @@ class JobValidator:
             return
         for number, placement in enumerate(config.placement):
             self._check_placement(checked_job, f"placement[{number}]", placement, nodes)
-
-    def _add_pin(self, checked_job: CheckedJob, key: str, kind: Kind, reference: str) -> None:
-        try:
-            checked_job.pins[key] = self._library.pin(kind, reference)
-        except (BackendError, ValueError) as error:
-            checked_job.add_error(key, str(error))
 
     def _check_entry(self, checked_job: CheckedJob, pin: Pin) -> None:
         """Check that the script has its entry, or choose an entry."""
@@ -270,9 +267,7 @@ class JobValidator:
                 self._root.files.refresh_job(folder)
         if may_be_job and folder.meta.is_file():
             checkpoints = list_checkpoints(folder, read_job(folder).config.checkpoint)
-            record = checkpoint_named(checkpoints, name)
-            if record is None:
-                raise BackendError(f"The job {job_id} has no checkpoint “{sanitize(name)}”.")
+            record = require_checkpoint(checkpoints, name, job_id)
             return Weights(self._root.files, Path(record.path), f"{job_id}/{record.name}", record)
         if name in model_weights.NAMES:
             with suppress(BackendError, ValueError):

@@ -141,7 +141,7 @@ class LibraryService:
                     name,
                     imports.origin(source / project.parts[kind].folder),
                     _PartProgress(progress, imported_bytes, part_source.bytes, total, kind),
-                    partial(self._newest_with_hash, kind, name),
+                    partial(self._with_hash, kind, name, limit=1),
                 )
                 self._catalogue.put_item(item, fingerprint)
             items.append(item)
@@ -516,9 +516,6 @@ class LibraryService:
         with as_backend_error(f"The list of files of the {folder.text} cannot be read"):
             self._root.files.refresh_file(folder.manifest)
         return library_files.read_hashes(folder)
-
-    def _newest_with_hash(self, kind: Kind, name: str, sha256: str) -> LibraryItem | None:
-        return self._with_hash(kind, name, sha256, limit=1)
 
     def _with_hash(
         self, kind: Kind, name: str, sha256: str, limit: int | None = None

@@ -8,12 +8,11 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from backend.base.errors import BackendError
-from backend.base.progress import Progress
 from backend.node.system.start_supervisor import start_supervisor, supervisor_command
 from backend.provisioning import cluster_key
 from backend.records.base.layout import JobFolder, NodeHome
@@ -37,7 +36,7 @@ class HeadNodeLauncher:
 
     def __init__(self, cluster: NodeRegistry, provisioning: ProvisioningService) -> None:
         self._cluster = cluster
-        self._provisioning = provisioning
+        self.provisioning = provisioning
 
     @contextmanager
     def open_head(self, ranks: Sequence[RankPlan]) -> Iterator[SupervisorStart]:
@@ -52,13 +51,10 @@ class HeadNodeLauncher:
         if name == THIS_COMPUTER:
             yield start_supervisor
             return
-        shell = self._cluster.open_shell(name)
-        try:
+        with closing(self._cluster.open_shell(name)) as shell:
             if any(plan.node != name for plan in ranks):
                 self._renew_settings(shell, self._cluster.entry(name))
             yield partial(_start_remotely, name, shell)
-        finally:
-            shell.close()
 
     def prepare(self, ranks: Sequence[RankPlan]) -> None:
         """Enable the head node to reach the other nodes when it starts a run by itself.
@@ -69,17 +65,8 @@ class HeadNodeLauncher:
         name = ranks[0].node
         if name == THIS_COMPUTER or all(plan.node == name for plan in ranks):
             return
-        shell = self._cluster.open_shell(name)
-        try:
+        with closing(self._cluster.open_shell(name)) as shell:
             self._renew_settings(shell, self._cluster.entry(name))
-        finally:
-            shell.close()
-
-    def provide_script(
-        self, names: Sequence[str], python: str, name: str, source: Path, progress: Progress
-    ) -> str:
-        """Provide the environment of a script; see `ProvisioningService.provide_script`."""
-        return self._provisioning.provide_script(names, python, name, source, progress)
 
     def _renew_settings(self, shell: Shell, head: NodeEntry) -> None:
         """Write the nodes that were added, and host keys accepted, since the head was set up."""
@@ -87,7 +74,7 @@ class HeadNodeLauncher:
         assert head.installation is not None, "a head was set up"
         home = NodeHome(PurePosixPath(head.info.home))
         cluster_key.write_settings(
-            shell, home, self._provisioning.peers(), head.installation.own_key
+            shell, home, self.provisioning.peers(), head.installation.own_key
         )
 
 

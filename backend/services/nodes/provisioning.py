@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -39,7 +39,6 @@ from backend.provisioning.provisioner import SetUpPlan, set_up
 from backend.provisioning.script_environment import ThisComputer, make_environment
 from backend.provisioning.script_wheels import (
     SCRIPT_MARK,
-    BaseEnvironment,
     ScriptWheels,
     UnresolvedPackages,
 )
@@ -49,7 +48,6 @@ from backend.provisioning.wheelhouse import (
     LEAST_NODES,
     OPEN_MPI,
     Relay,
-    Wheelhouse,
     Wheelhouses,
     locked,
 )
@@ -58,7 +56,7 @@ from backend.records.base.validation import sanitize
 from backend.records.jobs.launch import launch_of, remote_run_of
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeInfo, NodePython, SetUp
-from backend.records.nodes.provisioning_options import SetUpOptions
+from backend.records.nodes.provisioning_options import SetUpOptions, different_mpi_message
 from backend.services.tools.training_python import training_python
 from backend.ssh.interface import Machine, Shell
 from backend.ssh.known_hosts import fingerprint_of
@@ -69,6 +67,7 @@ _SILENT_S = 15.0
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+_Result = TypeVar("_Result")
 OpenShell = Callable[[NodeEntry], Shell]
 Inspect = Callable[[NodeEntry, Shell], NodeInfo]
 
@@ -150,76 +149,61 @@ class ProvisioningService:
         Raises:
             BackendError: A name is not that of a node, or the cluster's key cannot be used.
         """
-        set_up_options = options or SetUpOptions()
-        entries = {e.name: e for e in self._entries()}
+        options = options or SetUpOptions()
+        entries = self._entries()
         requested_entries = [self._find_entry(entries, name) for name in dict.fromkeys(names)]
         other_entries = [e for e in entries.values() if e not in requested_entries]
-        key = (
-            None
-            if set_up_options.own_key
-            else self._cluster_key([*other_entries, *requested_entries])
-        )
+        all_entries = [*other_entries, *requested_entries]
+        key = None if options.own_key else self._cluster_key(all_entries)
         bundle = make_bundle()
-        wheels = _NodeWheels(self._paths, set_up_options)
+        wheels = _NodeWheels(self._paths, options)
         versions = _MpiVersions(
             {e.name: e.installation.mpi_version for e in other_entries if e.installation}
         )
         peers = self.peers()
-        lock_environment = _NamedLocks().get
+        # Other desktops do not wait: the first rename wins.
+        locks: dict[str, threading.Lock] = {}
         # With a shared environment, a single node receives the wheels anyway.
-        relay = (
-            Relay() if len(requested_entries) >= LEAST_NODES and not set_up_options.shared else None
-        )
+        relay = Relay() if len(requested_entries) >= LEAST_NODES and not options.shared else None
 
-        def set_up_node(entry: NodeEntry) -> NodeEntry | BackendError:
+        def set_up_node(entry: NodeEntry) -> NodeEntry:
+            # A new environment needs the packages of user code, too.
+            old_packages = entry.installation.packages if entry.installation is not None else ()
+            packages = tuple(dict.fromkeys((*old_packages, *options.packages)))
             plan = SetUpPlan(
                 wheels=wheels,
                 bundle=bundle,
-                inspect=lambda shell: self._inspect(entry, shell),
-                agree=lambda version: versions.require_same(entry.name, version),
+                inspect=partial(self._inspect, entry),
+                agree=partial(versions.require_same, entry.name),
                 key=key,
-                own_key=set_up_options.own_key,
-                limits_key=set_up_options.limits_key,
+                options=replace(
+                    options, packages=packages, shared=options.shared or entry.has_slurm
+                ),
                 peers=peers,
                 start_agent=self._start_agent,
-                system_mpi=set_up_options.system_mpi,
-                shared=set_up_options.shared or entry.has_slurm,
-                exclusive_access=lock_environment,
+                exclusive_access=lambda name: locks.setdefault(name, threading.Lock()),
                 relay=relay,
-                # A new environment needs the packages of user code, too.
-                packages=tuple(
-                    dict.fromkeys((*_installed_packages(entry), *set_up_options.packages))
-                ),
             )
-            fingerprint = self._host_fingerprint(entry)
+            fingerprint = ""
+            with suppress(BackendError):  # Connecting reports any problem.
+                fingerprint = fingerprint_of(self._host_key(entry))
 
             def report(state: SetUp) -> None:
                 on_change(replace(state, trusted_fingerprint=fingerprint))
 
-            try:
-                ready_entry = set_up(
-                    entry, self._open_shell, plan, report, lambda: cancelled(entry.name)
-                )
-                node_files.write_entry(self._root, ready_entry)
-            except BackendError as error:
-                return error
+            ready_entry = set_up(
+                entry, self._open_shell, plan, report, lambda: cancelled(entry.name)
+            )
+            node_files.write_entry(self._root, ready_entry)
             return ready_entry
 
-        with ThreadPoolExecutor(min(_MAX_THREADS, max(1, len(requested_entries)))) as pool:
-            results = dict(
-                zip(
-                    (e.name for e in requested_entries),
-                    pool.map(set_up_node, requested_entries),
-                    strict=True,
-                )
-            )
+        outcomes = _call_for_each(set_up_node, requested_entries)
+        results = dict(zip((e.name for e in requested_entries), outcomes, strict=True))
+        ready_entries = [e for e in results.values() if isinstance(e, NodeEntry)]
         if key is not None:
-            new_names = [e.name for e in results.values() if isinstance(e, NodeEntry)]
-            self._authorize_new(other_entries, new_names, key)
+            self._authorize_new(other_entries, [e.name for e in ready_entries], key)
         if relay is not None and relay.used_by:
-            self._clear_relay(
-                relay, [e for e in results.values() if isinstance(e, NodeEntry)] + requested_entries
-            )
+            self._clear_relay(relay, ready_entries + requested_entries)
         return results
 
     def provide_script(
@@ -270,7 +254,9 @@ class ProvisioningService:
                 if relay is not None and accepts_wheels and entry is not None:
                     environments.bring = partial(relay.bring, shell, steps, entry.data_root)
                 with exclusive_access("" if is_shared else f"-{node}"):
-                    fetch = gather_wheels(steps.add_line)
+                    fetch = partial(
+                        wheels.gather_for, source, name, on_line=steps.add_line, cancelled=cancelled
+                    )
                     steps.run_step(
                         lambda: make_environment(shell, steps, environments, python, name, fetch)
                     )
@@ -286,11 +272,6 @@ class ProvisioningService:
                     "Correct that, then start the job again.",
                 )
             return None
-
-        def gather_wheels(
-            on_line: Callable[[str], None],
-        ) -> Callable[[BaseEnvironment], Wheelhouse]:
-            return lambda base: wheels.gather_for(source, name, base, on_line, cancelled)
 
         with ThreadPoolExecutor(min(_MAX_THREADS, len(names))) as pool:
             errors = [e for e in pool.map(prepare_node, names) if e is not None]
@@ -336,10 +317,13 @@ class ProvisioningService:
                     return version.partition(";")[0].strip()
         return ""
 
-    def wake(self, name: str) -> bool:
+    def wake(self, name: str, limit_s: float = 0.0) -> bool:
         """Start the agent of a node that is set up, for example after a reboot.
 
         The agent closes the runs of an earlier boot.
+
+        Args:
+            limit_s: Wait so long for the agent to work; without a limit, only for its start.
 
         Returns:
             Whether the agent was started.
@@ -356,7 +340,8 @@ class ProvisioningService:
             if shell.run(agent_commands.check(agent)).ok:
                 return False
             answer = shell.run(self._start_agent(agent))
-            if not answer.ok:
+            waits = answer.ok and limit_s > 0
+            if not (shell.run(agent_commands.check(agent, limit_s)) if waits else answer).ok:
                 raise BackendError(
                     f"The agent of {name} does not start: {answer.complaint}.",
                     f"Set {name} up again.",
@@ -384,15 +369,11 @@ class ProvisioningService:
             name for name in dict.fromkeys(names) if name in entries and self._is_silent(name)
         ]
 
-        def wake_node(name: str) -> bool | BackendError:
-            try:
-                check_reachable(entries[name].address)
-                return self.wake(name)
-            except BackendError as error:
-                return error
+        def wake_node(name: str) -> bool:
+            check_reachable(entries[name].address)
+            return self.wake(name)
 
-        with ThreadPoolExecutor(min(_MAX_THREADS, max(1, len(silent)))) as pool:
-            return dict(zip(silent, pool.map(wake_node, silent), strict=True))
+        return dict(zip(silent, _call_for_each(wake_node, silent), strict=True))
 
     def _is_silent(self, name: str) -> bool:
         try:
@@ -412,7 +393,7 @@ class ProvisioningService:
                 key,
                 tuple(ip for ip in single_hosts(e.addresses) if ip != rank_address),
             )
-            for e in self._entries()
+            for e in self._entries().values()
             if e.ranks_address
             and (rank_address := str(ipaddress.ip_interface(e.ranks_address).ip))
             and (key := self._host_key(e))
@@ -427,18 +408,12 @@ class ProvisioningService:
         entries = [e for e in node_files.entries(self._root) if e.installation is not None]
         key, peers = self._cluster_key(entries), self.peers()
 
-        def authorize_node(entry: NodeEntry) -> BackendError | None:
-            try:
-                self._with_shell(entry, lambda shell: self._authorize(shell, entry, key, peers))
-            except BackendError as error:
-                return error
-            return None
+        def authorize_node(entry: NodeEntry) -> None:
+            self._with_shell(entry, lambda shell: self._authorize(shell, entry, key, peers))
 
-        with ThreadPoolExecutor(min(_MAX_THREADS, max(1, len(entries)))) as pool:
-            results = pool.map(authorize_node, entries)
-            errors = [result for result in results if result is not None]
-        if errors:
-            raise errors[0]
+        for result in _call_for_each(authorize_node, entries):
+            if isinstance(result, BackendError):
+                raise result
 
     def _authorize(
         self, shell: Shell, entry: NodeEntry, key: ClusterKey, peers: Sequence[Peer]
@@ -499,7 +474,7 @@ class ProvisioningService:
         self, node: str, shell: Machine, home: NodeHome, environments: Set[str]
     ) -> None:
         folders = [home.environments / e for e in environments]
-        entries = {e.name: e for e in self._entries()}
+        entries = self._entries()
         if node not in entries:
             node_label = wording.node_label(node)
             refuse_running(node_label, shell, sys.executable, str(CODE_ROOT), folders)
@@ -546,7 +521,7 @@ class ProvisioningService:
         Raises:
             BackendError: A name is not that of a node; nothing was removed.
         """
-        entries = {e.name: e for e in self._entries()}
+        entries = self._entries()
         for entry in [self._find_entry(entries, name) for name in dict.fromkeys(names)]:
             try:
                 yield entry.name, self.un_provision(entry.name)
@@ -566,12 +541,6 @@ class ProvisioningService:
                         f"The results of the job {folder.job_id} are on {name} and nowhere else.",
                         "Stop that job, or wait for its end.",
                     )
-
-    def _host_fingerprint(self, entry: NodeEntry) -> str:
-        """Return the fingerprint of a node's accepted key; connecting reports any problem."""
-        with suppress(BackendError):
-            return fingerprint_of(self._host_key(entry))
-        return ""
 
     def _cluster_key(self, entries: Sequence[NodeEntry]) -> ClusterKey:
         """Return this desktop's cluster key, otherwise that of a node, otherwise a new key."""
@@ -608,25 +577,21 @@ class ProvisioningService:
             return None
 
     def _with_shell(self, entry: NodeEntry, work: Callable[[Shell], T]) -> T:
-        shell = self._open_shell(entry)
-        try:
+        with closing(self._open_shell(entry)) as shell:
             return work(shell)
-        finally:
-            shell.close()
 
     def _entry(self, name: str) -> NodeEntry:
-        return self._find_entry({e.name: e for e in self._entries()}, name)
+        return self._find_entry(self._entries(), name)
 
-    def _entries(self) -> tuple[NodeEntry, ...]:
+    def _entries(self) -> dict[str, NodeEntry]:
         self._root.files.refresh_nodes()
-        return node_files.entries(self._root)
+        return {entry.name: entry for entry in node_files.entries(self._root)}
 
     @staticmethod
     def _find_entry(entries: Mapping[str, NodeEntry], name: str) -> NodeEntry:
-        try:
-            return entries[name]
-        except KeyError:
-            raise BackendError(f"There is no node “{sanitize(name)}”.", "Add it first.") from None
+        if name not in entries:
+            raise BackendError(f"There is no node “{sanitize(name)}”.", "Add it first.")
+        return entries[name]
 
 
 def _is_on(folder: JobFolder, node: str) -> bool:
@@ -635,8 +600,19 @@ def _is_on(folder: JobFolder, node: str) -> bool:
     return remote_run is not None and remote_run.node == node and not remote_run.is_home
 
 
-def _installed_packages(entry: NodeEntry) -> tuple[str, ...]:
-    return entry.installation.packages if entry.installation is not None else ()
+def _call_for_each(
+    function: Callable[[T], _Result], values: Sequence[T]
+) -> list[_Result | BackendError]:
+    """Call a function with each value, several at once; return the results or errors in order."""
+
+    def call(value: T) -> _Result | BackendError:
+        try:
+            return function(value)
+        except BackendError as error:
+            return error
+
+    with ThreadPoolExecutor(min(_MAX_THREADS, max(1, len(values)))) as pool:
+        return list(pool.map(call, values))
 
 
 class _NodeWheels(Wheelhouses):
@@ -654,18 +630,6 @@ class _NodeWheels(Wheelhouses):
         return horovod_wheels.choose(name, info, self._built, cpu_only=self._cpu_only)
 
 
-class _NamedLocks:
-    """A lock for each name. Other desktops do not wait: the first rename wins."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._locks: dict[str, threading.Lock] = {}
-
-    def get(self, name: str) -> threading.Lock:
-        with self._lock:
-            return self._locks.setdefault(name, threading.Lock())
-
-
 class _MpiVersions:
     """The Open MPI version of each node; a node with a different version is refused."""
 
@@ -678,8 +642,7 @@ class _MpiVersions:
             for other_node, other_version in sorted(self._versions.items()):
                 if other_version != version:
                     raise BackendError(
-                        f"{name} has Open MPI {version} and {other_node} has {other_version}; the "
-                        "ranks of a job need the same version on all its nodes.",
+                        different_mpi_message(name, version, other_node, other_version),
                         f"Set {name} and {other_node} up again together, and all other nodes: with "
                         "Ringmaster's Open MPI, or with the one of their system.",
                     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
@@ -144,16 +145,13 @@ class NodeRegistry:
                 f"Add {name} from a computer that mounts the data root.",
             )
         full_address = replace(address, identity=_absolute(address.identity))
-        shell = self.connect(full_address, accept, passphrase)
-        try:
+        with closing(self.connect(full_address, accept, passphrase)) as shell:
             inspection = self._inspect(shell, name, node_data_root)
             if has_slurm and not shell.run(("sbatch", "--version")).ok:
                 raise BackendError(
                     f"{name} has no sbatch, so it is not a login node of Slurm.",
                     "Give the host on which sbatch works, or add it as a node without Slurm.",
                 )
-        finally:
-            shell.close()
         info = inspection.node_info
         if is_staged:
             info = _with_staged_root(info, self._staged_root(NodeHome(PurePosixPath(info.home))))
@@ -177,11 +175,8 @@ class NodeRegistry:
             BackendError: There is no such node, or the inspection failed; nothing was changed.
         """
         entry = self.entry(name)
-        shell = self.open_shell(name, passphrase)
-        try:
+        with closing(self.open_shell(name, passphrase)) as shell:
             inspection = self._inspect(shell, name, node_data_root or entry.data_root)
-        finally:
-            shell.close()
         info = _keep_root(inspection.node_info, entry)
         updated_entry = replace(entry, info=info, ranks_address=_keep_address(entry, inspection))
         node_files.write_entry(self._root, updated_entry)

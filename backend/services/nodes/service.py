@@ -12,14 +12,12 @@ import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from backend.base import worker_yield
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
-from backend.base.progress import Progress
 from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.nodes import files as node_files
 from backend.datastore.nodes.files import NodeChanges, StatusWatch
@@ -33,13 +31,12 @@ from backend.node.system.start_supervisor import CODE_ROOT
 from backend.records.base import number_format
 from backend.records.base.schema import LENIENT, build
 from backend.records.base.validation import sanitize
-from backend.records.jobs.launch import RankPlan
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.history import PastReading
 from backend.records.nodes.reading import Finding, NodeReading, NodeState, Orphan, Presence
 from backend.services.nodes import head_node, ssh_reading
-from backend.services.nodes.head_node import HeadNodeLauncher, SupervisorStart
+from backend.services.nodes.head_node import HeadNodeLauncher
 from backend.services.nodes.registry import NodeRegistry
 from backend.services.tools.training_python import training_error, training_python
 from backend.ssh.interface import Unreachable
@@ -62,7 +59,7 @@ class NodeService:
     ) -> None:
         self._root = root
         self._cluster = cluster
-        self._heads = heads
+        self.heads = heads
         self._catalogue = catalogue
         self._python = python
         self._probe: Probe | None = None
@@ -182,8 +179,7 @@ class NodeService:
         entry = self._cluster.entry(name)
         if entry.installation is None:
             raise BackendError(f"{name} is not set up.", f"Set up {name} first.")
-        shell = self._cluster.open_shell(name)
-        try:
+        with contextlib.closing(self._cluster.open_shell(name)) as shell:
             answer = shell.run(
                 (
                     *("env", f"PYTHONPATH={entry.installation.bundle}"),
@@ -192,8 +188,6 @@ class NodeService:
                 ),
                 limit_s=limit_s,
             )
-        finally:
-            shell.close()
         try:
             return json.loads(answer.out)
         except ValueError as error:
@@ -227,20 +221,6 @@ class NodeService:
             BackendError: There is no such node.
         """
         return self._site() if name == THIS_COMPUTER else _site(self._cluster.entry(name))
-
-    def head(self, ranks: Sequence[RankPlan]) -> AbstractContextManager[SupervisorStart]:
-        """Return the start of a supervisor on the head node of these ranks."""
-        return self._heads.open_head(ranks)
-
-    def prepare_head(self, ranks: Sequence[RankPlan]) -> None:
-        """Enable the head node of these ranks to start a run by itself at any time."""
-        self._heads.prepare(ranks)
-
-    def provide_script(
-        self, names: Sequence[str], python: str, name: str, source: Path, progress: Progress
-    ) -> str:
-        """Provide the environment of a script; see `ProvisioningService.provide_script`."""
-        return self._heads.provide_script(names, python, name, source, progress)
 
     def _site(self) -> NodePaths:
         python = self._python()

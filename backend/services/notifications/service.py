@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
 from backend.base.errors import BackendError, as_backend_error
-from backend.base.log import suppress, swallowed
+from backend.base.log import swallowed
 from backend.datastore.access.root_access import OpenRoot, now_s
 from backend.node.notifications import send as send_notice
 from backend.node.notifications.delivery import NotificationDelivery
 from backend.node.notifications.message import TAIL_BYTES, message_of
 from backend.node.notifications.transport import NotSent, post_webhook, send_mail
 from backend.records.base import timestamps
-from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.atomic_files import replace_json, stored_record
 from backend.records.base.layout import NodeHome
 from backend.records.nodes.entry import NodeEntry
 from backend.records.notifications.notification import (
@@ -29,7 +30,6 @@ from backend.records.notifications.notification import (
     WEBHOOK,
     Channels,
     Mail,
-    NotificationTarget,
     RunEndMessage,
     mail_error,
     settings_name,
@@ -93,9 +93,7 @@ class NotificationService:
 
     def channels(self) -> Channels:
         """Return the stored settings; empty settings if they cannot be read."""
-        with suppress(OSError, ValueError):
-            return Channels.from_dict(read_json(self.path))
-        return Channels()
+        return stored_record(Channels, self.path) or Channels()
 
     def store(self, channels: Channels, password: str | None = None) -> Channels:
         """Store settings, and optionally a password.
@@ -169,8 +167,7 @@ class NotificationService:
     def _copy_to(self, entry: NodeEntry, channels: Channels) -> None:
         assert entry.info is not None
         folder = NodeHome(PurePosixPath(entry.info.home)).notification_settings
-        shell = self._open_shell(entry.name)
-        try:
+        with closing(self._open_shell(entry.name)) as shell:
             # The node knows its data root by the path behind all links.
             real_root = shell.run(["readlink", "-f", entry.data_root])
             path = folder / settings_name(real_root.out.strip() or entry.data_root)
@@ -182,8 +179,6 @@ class NotificationService:
                 raise BackendError(f"{result.complaint}.")
             content = json.dumps(channels.to_dict()).encode()
             shell.write(str(path), content, mode=_FILE_MODE)
-        finally:
-            shell.close()
 
     # Sending.
 
@@ -227,7 +222,7 @@ class NotificationService:
                     folder.attempt(run),
                     message,
                     channels.targets,
-                    lambda target, message: self._send_to(channels, target, message),
+                    lambda target, message: self._send(channels, target.kind, message, None),
                     self._root.files,
                 )
                 self._deliveries[job_id, run] = delivery
@@ -246,11 +241,6 @@ class NotificationService:
         except OSError as error:
             swallowed(error)
             return b""
-
-    def _send_to(
-        self, channels: Channels, target: NotificationTarget, message: RunEndMessage
-    ) -> None:
-        self._send(channels, target.kind, message, None)
 
     def _send(
         self, channels: Channels, kind: str, message: RunEndMessage, password: str | None

@@ -152,7 +152,8 @@ def login_findings(
     refused_tests = [test for test in login_tests if test.result["code"]]
     refused_tests = [t for t in refused_tests if (t.source, t.target) not in unreachable_pairs]
     blamed_tests = [test for test in refused_tests if test.target not in excused_nodes]
-    reasons = {_reason(test) for test in refused_tests}
+    # ssh's messages without the names.
+    reasons = {str(test.result["why"]).rpartition(": ")[2] for test in refused_tests}
     is_everywhere = len(refused_tests) == len(login_tests) > 1 == len(reasons)
     if blamed_tests and is_everywhere and not blamed_tests[0].result.get("shell"):
         # If all attempts of one node fail in the same way, that node is at fault.
@@ -230,11 +231,6 @@ _SSH_FINDINGS: Mapping[str, tuple[str, str, Fix]] = {
         Fix.LEAVE_OUT,
     ),
 }
-
-
-def _reason(test: ConnectionTest) -> str:
-    """Return ssh's message without the names."""
-    return str(test.result["why"]).rpartition(": ")[2]
 
 
 def _failed_source(test: ConnectionTest) -> Result:

@@ -12,12 +12,11 @@ from typing import Any
 from backend.base.errors import BackendError
 from backend.datastore.access.root_access import OpenRoot
 from backend.node.system import wording
-from backend.provisioning.node_facts import OLDEST_PYTHON
 from backend.records.base.layout import NodeHome
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.script import REQUIREMENTS
-from backend.records.nodes.entry import NodeEntry
+from backend.records.nodes.entry import OLDEST_PYTHON, NodeEntry
 from backend.records.nodes.preflight import PreflightFinding
 from backend.services.nodes.provisioning import ProvisioningService
 from backend.services.nodes.registry import NodeRegistry
@@ -230,7 +229,7 @@ def script_python_fields(
 def node_python(entry: NodeEntry) -> str:
     """Return the node's own Python, outside the environment to be checked."""
     for python in entry.info.pythons if entry.info is not None else ():
-        if tuple(int(part) for part in python.version.split(".")[:2]) >= OLDEST_PYTHON:
+        if python.version_numbers >= OLDEST_PYTHON:
             return python.path
     return "python3"
 

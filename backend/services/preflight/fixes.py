@@ -17,8 +17,6 @@ from typing import Any
 from backend.base.errors import BackendError, as_backend_error
 from backend.node.checks import orphans
 from backend.node.system.wording import node_label
-from backend.provisioning import agent_commands
-from backend.provisioning.agent_commands import AgentPaths
 from backend.provisioning.code_archive import bundle_name
 from backend.provisioning.node_environment import STAMP
 from backend.records.base.access_modes import inherit_access
@@ -88,7 +86,8 @@ class PreflightFixes:
         apply(Fix.END_ORPHANS, for_each_node(self._end_orphans))
         apply(Fix.INSTALL_CLUSTER_KEY, install_key)
         failures.update(self._set_up_again(findings, on_change))
-        apply(Fix.START_AGENT, for_each_node(self._start_agent))
+        limit_s = self._limits.agent_s
+        apply(Fix.START_AGENT, for_each_node(lambda node: self._provisioning.wake(node, limit_s)))
         return failures
 
     def _accept_host_key(self, finding: PreflightFinding) -> None:
@@ -151,19 +150,6 @@ class PreflightFixes:
     def _set_aside_foreign(self, node: str) -> None:
         with closing(self._node_registry.open_shell(node)) as shell:
             _set_aside_foreign_files(shell, self._installed_entry(node)[2])
-
-    def _start_agent(self, node: str) -> None:
-        entry, installation, info = self._installed_entry(node)
-        agent = AgentPaths(node, installation.python, installation.bundle, info)
-        check = agent_commands.check(agent, self._limits.agent_s)
-        with closing(self._node_registry.open_shell(node)) as shell:
-            start = shell.run(agent_commands.start(agent))
-            is_alive = start.ok and shell.run(check).ok
-        if not is_alive:
-            raise BackendError(
-                f"The agent of {entry.name} does not start: {start.complaint}.",
-                f"Set {entry.name} up again.",
-            )
 
     def _refresh(self, node: str) -> None:
         """Inspect the node again where the other nodes have the data root mounted."""

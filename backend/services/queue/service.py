@@ -141,7 +141,7 @@ class QueueService:
         self._require_current_agent(config.placement[0].node)
         # A head that is off starts the job after its return, with its old settings.
         with suppress(Unreachable):
-            self._nodes.prepare_head(prepared_run.launch.ranks)
+            self._nodes.heads.prepare(prepared_run.launch.ranks)
         done_steps = 0 if start_over else view.step
         with as_backend_error(f"The job {job_id} could not be queued"):
             entries = queue_files.entries(self._root)

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from backend.base.errors import BackendError, as_backend_error
+from backend.base.errors import BackendError, as_backend_error, exists_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import OpenRoot
@@ -257,9 +257,7 @@ class StudyService:
                 f"End a table in .md or .csv{picture_hint}.",
             )
         if path.exists() and not overwrite:
-            raise BackendError(
-                f"{path} exists already and was not changed.", "Choose another name."
-            )
+            raise exists_error(path)
         with as_backend_error(f"{path} could not be written"):
             table = self.table(started_study)
             if format_table is not None:

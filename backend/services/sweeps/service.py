@@ -110,7 +110,8 @@ class SweepService:
         """
         progress = progress or Progress()
         sweep = self._with_free_name(sweep)
-        tag = f"{TAG}{_slug(str(sweep.base.get('name', '')))}-{_random_letters(4)}"
+        random_letters = "".join(secrets.choice(_LETTERS) for _ in range(4))
+        tag = f"{TAG}{_slug(str(sweep.base.get('name', '')))}-{random_letters}"
         expansion = self.expand(sweep)
         if expansion.errors:
             raise BackendError(
@@ -263,7 +264,3 @@ def _slug(name: str) -> str:
     allowed = string.ascii_letters + string.digits + "._-"
     tokens = "".join(c if c in allowed else " " for c in name).split()
     return "-".join(tokens)[:_MAX_SLUG_LENGTH].strip("-._") or "job"
-
-
-def _random_letters(count: int) -> str:
-    return "".join(secrets.choice(_LETTERS) for _ in range(count))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from backend.base.errors import BackendError
+from backend.base.errors import BackendError, exists_error
 from backend.base.log import suppress
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.schema import Record
@@ -21,7 +21,7 @@ from backend.records.base.schema import Record
 def require_free(output: Path) -> None:
     """Raise if ``output`` exists, or its folder does not."""
     if os.path.lexists(output):
-        raise _exists(output)
+        raise exists_error(output)
     if not output.parent.is_dir():
         raise BackendError(f"The folder {output.parent} does not exist.", "Create it first.")
 
@@ -29,10 +29,6 @@ def require_free(output: Path) -> None:
 def partial_path(output: Path) -> Path:
     """Return the path of the partial file, which `put_in_place` then renames."""
     return output.with_name(f".{output.name[-100:]}.{secrets.token_hex(4)}.tmp")
-
-
-def _exists(output: Path) -> BackendError:
-    return BackendError(f"{output} exists already and was not changed.", "Choose another name.")
 
 
 def put_in_place(partial: Path, output: Path) -> None:
@@ -43,11 +39,11 @@ def put_in_place(partial: Path, output: Path) -> None:
             # Unlike a rename, a link never replaces an existing file.
             os.link(partial, output)
         except FileExistsError:
-            raise _exists(output) from None
+            raise exists_error(output) from None
         except OSError:
             # On a share without links, the check and the rename are two steps.
             if os.path.lexists(output):
-                raise _exists(output) from None
+                raise exists_error(output) from None
             os.rename(partial, output)
     except OSError as error:
         raise BackendError(

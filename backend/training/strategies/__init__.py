@@ -23,7 +23,7 @@ def make_strategy(
 
         return Rendezvous(host)
     if config.name == "alone" or (config.is_split and processes == 1):
-        from backend.training.strategies.single_process import SingleProcess
+        from backend.training.strategies.base import SingleProcess
 
         return SingleProcess()
     if config.is_split:

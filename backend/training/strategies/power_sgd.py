@@ -18,7 +18,9 @@ from backend.training.strategies.base import trainable_parameters
 from backend.training.strategies.ddp import Ddp
 
 RANK = 4
-"""Columns of the two matrices; the source has 2 for ResNet-18 and 4 for a language model."""
+"""Columns of the two factors of a gradient: the product of the row factor (rows × `RANK`, columns
+orthogonal) and the transposed column factor (columns × `RANK`) is the gradient that is applied. The
+source has 2 for ResNet-18 and 4 for a language model."""
 
 
 class PowerSgd(Ddp):
@@ -63,18 +65,18 @@ class PowerSgd(Ddp):
             g.new_tensor(float(self._matrices[n].grad is not None)) for n, g in gradients.items()
         ]
         sums = {n: gradient.flatten(1) + self._errors[n] for n, gradient in gradients.items()}
-        left = {n: matrix @ self._bases[n] for n, matrix in sums.items()}
-        self._average([*left.values(), *used])
-        for name in left:
-            left[name] = torch.linalg.qr(left[name]).Q
-        right = {n: matrix.T @ left[n] for n, matrix in sums.items()}
-        self._average(list(right.values()))
-        means = {n: left[n] @ right[n].T for n in left}
+        row_factors = {n: matrix @ self._bases[n] for n, matrix in sums.items()}
+        self._average([*row_factors.values(), *used])
+        for name in row_factors:
+            row_factors[name] = torch.linalg.qr(row_factors[name]).Q
+        column_factors = {n: matrix.T @ row_factors[n] for n, matrix in sums.items()}
+        self._average(list(column_factors.values()))
+        means = {n: row_factors[n] @ column_factors[n].T for n in row_factors}
         # The error of a gradient that is NaN would stay without end.
         is_finite = bool(norm_of(list(means.values())).isfinite())
         for (name, parameter), is_used in zip(self._matrices.items(), used, strict=True):
             if is_used and is_finite:
-                self._bases[name] = right[name]
+                self._bases[name] = column_factors[name]
                 self._errors[name] = sums[name] - means[name]
             parameter.grad = means[name].view_as(parameter) if is_used else None
 

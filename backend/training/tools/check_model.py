@@ -22,7 +22,7 @@ from backend.records.base.number_format import name_list
 from backend.records.jobs.config import JobConfig
 from backend.records.library.preview import LayerRow, ModelCheck
 from backend.training.tools import protocol as tool_protocol
-from backend.training.tools.layer_modules import layer_modules
+from backend.training.tools.inspected_model import layer_modules
 from backend.training.tools.preview import class_names
 from backend.training.user_code import (
     UserCodeError,

@@ -32,7 +32,7 @@ _PRELOADED = (
     "torch.utils.data",
     "torch.utils.flop_counter",
     "torch.nn.attention",
-    "backend.training.checkpoint",
+    "backend.training.weights_file",
     "backend.training.evaluation",
     "backend.training.subject",
     "backend.training.tools.thumbnails",

@@ -20,12 +20,10 @@ from backend.records.library.inspection import (
     WeightRow,
 )
 from backend.records.library.preview import SamplePart
-from backend.training.checkpoint import fit_weights, load_weights
 from backend.training.tools import protocol as tool_protocol
 from backend.training.tools.histogram import ChannelSpread
-from backend.training.tools.layer_modules import layer_modules
+from backend.training.tools.inspected_model import layer_modules, model_batch, prepare_process
 from backend.training.tools.layers import evaluating_step_by_step, tensors_in
-from backend.training.tools.model_batch import model_batch, prepare_process
 from backend.training.tools.thumbnails import (
     PART_LIMIT,
     as_array,
@@ -43,6 +41,7 @@ from backend.training.user_code import (
     is_out_of_memory,
     split_batch,
 )
+from backend.training.weights_file import fit_weights, load_weights
 
 _ROW_LIMIT = 2000
 _MAP_LIMIT, _MAPS_PER_LAYER = 400, 6

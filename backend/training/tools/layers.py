@@ -23,8 +23,12 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from backend.records.library.layers import Layer, ModelLayers
 from backend.training.tools import protocol as tool_protocol
-from backend.training.tools.layer_modules import LayerModule, layer_modules
-from backend.training.tools.model_batch import model_batch, prepare_process
+from backend.training.tools.inspected_model import (
+    LayerModule,
+    layer_modules,
+    model_batch,
+    prepare_process,
+)
 from backend.training.user_code import UserCodeError, compute_output, is_out_of_memory
 
 _SAMPLE_LIMIT = 4

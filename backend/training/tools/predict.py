@@ -30,7 +30,7 @@ from backend.training.tools import protocol as tool_protocol
 from backend.training.tools.export import load_state
 from backend.training.tools.prediction_results import PredictionResults
 from backend.training.user_code import UserCodeError, UserData
-from backend.training.user_code.variables import set_variables
+from backend.training.user_code.importing import set_variables
 
 OPEN_S, BATCH_S = 600.0, 120.0
 """For opening data and model; for reading one batch, and for one forward pass."""

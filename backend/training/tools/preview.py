@@ -32,10 +32,10 @@ from backend.records.library.preview import (
 )
 from backend.training.tools import protocol as tool_protocol
 from backend.training.tools.histogram import ChannelSpread
-from backend.training.tools.overlays import display_parts
 from backend.training.tools.thumbnails import (
     Array,
     as_array,
+    display_parts,
     leaves_of,
     picture_layout,
     target_text,

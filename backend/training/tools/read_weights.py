@@ -12,10 +12,10 @@ from backend.training.tools import protocol as tool_protocol
 def read_weights(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str, Any]:
     """``path``; return the names of what is in the file besides weights."""
     report("Loading PyTorch…")
-    from backend.training import checkpoint
+    from backend.training import weights_file
 
     report("Reading the weights…")
-    return {"others": list(checkpoint.read_weights(Path(request["path"]))[1])}
+    return {"others": list(weights_file.read_weights(Path(request["path"]))[1])}
 
 
 if __name__ == "__main__":

@@ -12,9 +12,8 @@ import torch
 
 from backend.records.library.variance import DepthVariance, LayerVariance
 from backend.training.tools import protocol as tool_protocol
-from backend.training.tools.layer_modules import layer_modules
+from backend.training.tools.inspected_model import layer_modules, model_batch, prepare_process
 from backend.training.tools.layers import tensors_in
-from backend.training.tools.model_batch import model_batch, prepare_process
 from backend.training.user_code import (
     UserCodeError,
     compute_loss,

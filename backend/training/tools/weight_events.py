@@ -14,11 +14,11 @@ import numpy
 from backend.base.errors import as_backend_error
 from backend.base.log import suppress
 from backend.records.base import number_format
-from backend.training.checkpoint import fit_weights, load_weights
 from backend.training.tools import protocol as tool_protocol
+from backend.training.tools.inspected_model import ModelBatch, model_batch, prepare_process
 from backend.training.tools.layers import evaluating_step_by_step
-from backend.training.tools.model_batch import ModelBatch, model_batch, prepare_process
 from backend.training.tools.thumbnails import as_array
+from backend.training.weights_file import fit_weights, load_weights
 
 GRAPH = "graph"
 

@@ -1,4 +1,4 @@
-"""Import of the entry file of a model or a loader."""
+"""Import of the entry file of a model or a loader, and the environment variables of a job."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import itertools
 import os
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -41,3 +42,16 @@ def import_entry(folder: Path, entry: str, kind: str) -> tuple[UserSource, Modul
             source.unload()
             raise
     return source, module
+
+
+def set_variables(variables: Mapping[str, str]) -> None:
+    """Set variables of a job in this process.
+
+    The folders of its PYTHONPATH are searched last: a ``logging.py`` in one of them must not
+    replace the standard library's for Ringmaster or PyTorch.
+    """
+    os.environ.update(variables)
+    folders = variables.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path.extend(
+        folder for folder in dict.fromkeys(folders) if folder and folder not in sys.path
+    )

@@ -44,7 +44,7 @@ def page(qtbot, services, ids):
 def controller(services, page, immediately):
     stop_calls, cloned_ids = [], []
     jobs = SimpleNamespace(stop=stop_calls.append, clone=cloned_ids.append)
-    controller = BulkController(services, immediately, page, jobs, page, page)
+    controller = BulkController(services, immediately, page, jobs, page)
     controller.stop_calls, controller.cloned_ids = stop_calls, cloned_ids
     controller.messages = immediately.notifications
     return controller

@@ -18,6 +18,7 @@ from tests.windows import find_button, find_only, setting_field, shows_text
 from widgets.common.dialog import TaskStatus
 from widgets.common.fields import ComboBox
 from widgets.jobs.form.form_sections import FormSections
+from widgets.jobs.form.form_side import FormSide
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
 
@@ -91,6 +92,13 @@ def test_the_proposal_of_a_search_goes_into_the_form(form, jobs):
     find_button(dialog, "Use 0.01").click()
     assert form.draft().raw["optimizer"]["lr"] == 0.01
     assert form.controller.dialog is None
+
+
+@pytest.mark.parametrize("width", [800, 1200])
+def test_one_button_starts_a_search(form, width):
+    form.resize(width, 800)
+    buttons = [find_only(part, form).rate_button for part in (FormSections, FormSide)]
+    assert [button.isVisible() for button in buttons].count(True) == 1
 
 
 def test_the_proposal_replaces_the_values_of_a_sweep(form):

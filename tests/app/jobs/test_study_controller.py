@@ -91,7 +91,7 @@ def controller(page, studies, resumed_tags, immediately):
         resume=lambda tag: resumed_tags.append(("resume", tag)) or LR_JOBS[4:],
     )
     services = SimpleNamespace(studies=studies, sweeps=sweeps)
-    controller = StudyController(services, immediately, page, page, page)
+    controller = StudyController(services, immediately, page, page)
     controller.edited_views = []
     page.job_edited.connect(controller.edited_views.append)
     controller.notifications = immediately.notifications

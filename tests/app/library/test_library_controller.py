@@ -265,7 +265,7 @@ def test_a_loader_imported_for_a_dataset_reads_it_at_once(
     page = pages[Kind.DATASET]
     monkeypatch.setattr(page.detail, "show_preview", lambda trial, preview: None)
     page.show()
-    page.detail.results.questions[0].import_requested.emit()
+    page.detail.results.questions["samples"].import_requested.emit()
     dialog = visible_window(ImportDialog)
     find_line(dialog, "From").setText(str(tmp_path / "bks_dataset.py"))
     finish_timers(dialog)

@@ -183,7 +183,7 @@ def test_a_curve_is_read_zoomed_panned_and_fitted(hands, program, ids):
     assert plot.x_range() == pytest.approx(full_range)
     hands.press("+")
     hands.press("F")
-    assert plot.is_fitted()
+    assert plot.is_fitted
     hands.press("L")
     assert plot.log_y
     hands.press("L")

@@ -48,7 +48,7 @@ def section(qtbot, service, immediately):
     section = VerifySection(window)
     section.resize(700, 600)
     window.show()
-    section.controller = VerifyController(service, immediately, section, window, window)
+    section.controller = VerifyController(service, immediately, section, window)
     section.notifications = immediately.notifications
     return section
 

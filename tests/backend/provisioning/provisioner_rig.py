@@ -21,6 +21,7 @@ from backend.records.nodes.entry import (
     SetUp,
     StepState,
 )
+from backend.records.nodes.provisioning_options import SetUpOptions
 from backend.ssh.interface import Shell
 from tests.fakes.local_shell import LocalShell
 from tests.installers.small_project import put_wheel
@@ -167,11 +168,14 @@ class Node:
         return self.extended_house
 
     def plan(self, **changes: object) -> SetUpPlan:
+        options = SetUpOptions(limits_key=False)
+        option_changes = {name: changes.pop(name) for name in vars(options) if name in changes}
         values: dict[str, object] = {
             "wheels": self,
             "bundle": BUNDLE,
             "inspect": lambda shell: self.node_info,
             "key": KEY,
+            "options": replace(options, **option_changes),
             "start_agent": self.start_agent,
         }
         return SetUpPlan(**{**values, **changes})  # type: ignore[arg-type]

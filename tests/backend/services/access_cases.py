@@ -229,7 +229,7 @@ class FakeHead:
         self.started.append((folder.job_id, launch.run, str(Path(launch.job_folder).parents[1])))
 
     def instead_of(self, services: Services) -> None:
-        services.nodes.head = self.open_head  # type: ignore[method-assign]
+        services.nodes.heads.open_head = self.open_head  # type: ignore[method-assign]
 
 
 class RemoteRun:

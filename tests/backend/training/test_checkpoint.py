@@ -14,6 +14,7 @@ import torch
 
 from backend.base.errors import BackendError
 from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.content import hash_file
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.checkpoint import Checkpoint, read_checkpoints
 from backend.records.jobs.config import CheckpointPolicy
@@ -21,9 +22,7 @@ from backend.training import checkpoint
 from backend.training.checkpoint import (
     FORMAT,
     Checkpointer,
-    fit_weights,
     load_checkpoint,
-    load_weights,
     retired_checkpoints,
     sidecar_of,
 )
@@ -106,7 +105,7 @@ def bomb_with_record(path: Path) -> None:
     """Write a hostile file with a matching record, as an attacker who knows of the hash."""
     torch.save({"format": FORMAT, "model": Bomb()}, path)
     record = read_json(sidecar_of(path))
-    record.update(bytes=path.stat().st_size, sha256=checkpoint.sha256_of(path))
+    record.update(bytes=path.stat().st_size, sha256=hash_file(path))
     replace_json(sidecar_of(path), record)
 
 
@@ -245,139 +244,6 @@ def test_the_newest_are_those_of_the_newest_run(
     policy = CheckpointPolicy(keep_latest=keep_latest, keep_best=0)
     retired_names = {c.name for c in retired_checkpoints(checkpoints, policy, sound_step)}
     assert [c.step for c in checkpoints if c.name not in retired_names] == kept_steps
-
-
-def net(width: int = 3) -> torch.nn.Module:
-    return torch.nn.Sequential(torch.nn.Linear(2, width), torch.nn.Linear(width, 1))
-
-
-def test_weights_come_from_state_dicts_safetensors_and_checkpoints(
-    tmp_path: Path, folder: JobFolder
-) -> None:
-    from safetensors.torch import save_file
-
-    source = net()
-    torch.save(source.state_dict(), tmp_path / "plain.pt")
-    torch.save({"state_dict": source.state_dict()}, tmp_path / "wrapped.pt")
-    for prefix in ("module.", "_orig_mod.", "module._orig_mod.", "model."):
-        renamed_state = {f"{prefix}{name}": value for name, value in source.state_dict().items()}
-        torch.save({"state_dict": renamed_state}, tmp_path / f"{prefix}pt")
-    torch.save({"net": source.state_dict(), "epoch": 3}, tmp_path / "net.pt")
-    save_file(source.state_dict(), tmp_path / "weights.safetensors")
-    writer = Checkpointer(folder, 1, CheckpointPolicy(), "hash")
-    writer.save(
-        {"format": FORMAT, "model": source.state_dict()},
-        epoch=1,
-        step=1,
-        epoch_step=0,
-        metrics={},
-        reason="policy",
-    )
-    writer.wait()
-    for path in (*tmp_path.glob("*.pt"), tmp_path / "weights.safetensors", path_of(folder, 1)):
-        target = net()
-        fit_weights(target, load_weights(path), path.name)
-        assert torch.equal(target[0].weight, source[0].weight), path  # type: ignore[index]
-
-
-def test_a_models_own_part_called_module_keeps_its_name_and_a_missing_prefix_is_added() -> None:
-    wrapped_net = torch.nn.ModuleDict({"module": net()})
-    source = torch.nn.ModuleDict({"module": net()})
-    assert fit_weights(wrapped_net, source.state_dict(), "own.pt") == ""
-    assert torch.equal(wrapped_net["module"][0].weight, source["module"][0].weight)  # type: ignore[index]
-    bare_net = net()
-    assert "prefix “module.” was added" in fit_weights(wrapped_net, bare_net.state_dict(), "b.pt")
-    assert torch.equal(wrapped_net["module"][0].weight, bare_net[0].weight)  # type: ignore[index]
-
-
-class TiedModel(torch.nn.Module):
-    """Weights, buffers and parts of them that are in one memory."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__()
-        first_layer, second_layer = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
-        self.names = {"one.weight"}
-        if kind == "weights":
-            second_layer.weight = first_layer.weight
-            self.names = {"one.weight", "other.weight"}
-        self.first_layer, self.second_layer = first_layer, second_layer
-        if kind == "list":
-            self.many = torch.nn.ModuleList([first_layer, second_layer, first_layer])
-            self.names = {"many.0.weight", "many.2.weight", "one.weight"}
-            self.first_layer = first_layer
-        if kind == "buffers":
-            self.register_buffer("whole", torch.randn(6))
-            self.register_buffer("part", self.whole[2:5])
-            self.names = {"part"}
-        if kind == "transposed":
-            self.turned = torch.nn.Parameter(first_layer.weight.detach().t())
-            self.names = {"one.weight"}
-        if kind == "halves":
-            self.register_buffer("both", torch.randn(2, 3))
-            self.register_buffer("first", self.both[0])
-            self.register_buffer("second", self.both[1])
-            self.names = {"both"}
-        if kind == "in forward":
-            self.names = {"other.weight"}
-
-    def tie(self) -> None:
-        self.second_layer.weight = self.first_layer.weight
-
-
-@pytest.mark.parametrize(
-    "kind", ["weights", "list", "buffers", "transposed", "halves", "in forward"]
-)
-def test_one_name_in_the_file_is_enough_for_tied_weights(kind: str, tmp_path: Path) -> None:
-    import safetensors.torch
-
-    source = TiedModel(kind)
-    if kind == "in forward":
-        source.tie()
-    state = source.state_dict()
-    for missing_name in sorted(source.names):
-        part = {
-            name: value.contiguous().clone()
-            for name, value in state.items()
-            if name != missing_name
-        }
-        safetensors.torch.save_file(part, tmp_path / "part.safetensors")
-        target = TiedModel(kind)
-        pass_batch = target.tie if kind == "in forward" else None
-        fit_weights(target, load_weights(tmp_path / "part.safetensors"), "part", pass_batch)
-        for name, value in target.state_dict().items():
-            assert torch.equal(value, state[name]), (missing_name, name)
-
-
-def test_a_memory_that_the_file_has_only_in_part_is_not_complete() -> None:
-    model = TiedModel("halves")
-    state = {n: v for n, v in model.state_dict().items() if n not in ("both", "second")}
-    with pytest.raises(BackendError, match="not in the file: both, second"):
-        fit_weights(model, state, "part.pt")
-
-
-def test_f53_weights_that_do_not_fit_are_refused_whole(tmp_path: Path) -> None:
-    target = net()
-    previous_state = {k: v.clone() for k, v in target.state_dict().items()}
-    with pytest.raises(BackendError, match=r"1 of the model's 4 weights match.*0\.weight \[5, 2\]"):
-        fit_weights(target, net(5).state_dict(), "a.pt")
-    with pytest.raises(BackendError, match="no name matches"):
-        fit_weights(target, {"conv.weight": torch.zeros(1)}, "a.pt")
-    part = {k: v for k, v in net().state_dict().items() if k != "1.bias"}
-    with pytest.raises(BackendError, match=r"3 of the model's 4 weights match; .*1\.bias"):
-        fit_weights(target, part, "a.pt")
-    assert all(torch.equal(v, previous_state[k]) for k, v in target.state_dict().items())
-    for content in (b"", b"text", pickle.dumps({"a": 1})):
-        (tmp_path / "no.pt").write_bytes(content)
-        with pytest.raises(BackendError, match=r"no\.pt"):
-            load_weights(tmp_path / "no.pt")
-        (tmp_path / "no.safetensors").write_bytes(content)
-        with pytest.raises(BackendError, match=r"no\.safetensors"):
-            load_weights(tmp_path / "no.safetensors")
-    torch.save(net(), tmp_path / "whole.pt")
-    with pytest.raises(BackendError, match=r"whole\.pt"):
-        load_weights(tmp_path / "whole.pt")
-    with pytest.raises(BackendError, match="does not exist"):
-        load_weights(tmp_path / "none.pt")
 
 
 def keep_for_ever(folder: JobFolder, step: int) -> None:

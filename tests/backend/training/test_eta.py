@@ -16,7 +16,7 @@ from backend.training import evaluation
 from backend.training.data import ValidationOrder
 from backend.training.eta import Eta
 from backend.training.evaluation import Evaluation
-from backend.training.strategies.single_process import SingleProcess
+from backend.training.strategies.base import SingleProcess
 from backend.training.train_state import Batch
 
 

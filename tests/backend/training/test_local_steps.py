@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from backend.records.jobs.config import StrategyConfig
-from backend.training.periods import Periods
-from backend.training.strategies.local_steps import LocalSteps
-from backend.training.strategies.single_process import SingleProcess
+from backend.training.strategies.base import SingleProcess
+from backend.training.strategies.local_steps import LocalSteps, Periods
 from tests.backend.training.training_rig import MODEL, Training, new_training, pausing_model
 
 # 96 samples in steps of 2 × 8: six steps of an epoch, in periods of 4 and 2.

@@ -26,7 +26,7 @@ from backend.training.finite import BufferWatch, not_finite_names
 from backend.training.loop import Trainer
 from backend.training.rank import Rank
 from backend.training.step_recorder import NotANumber
-from backend.training.strategies.single_process import SingleProcess
+from backend.training.strategies.base import SingleProcess
 from tests.backend.training.training_rig import LOADER, Training, new_training
 from tests.fakes.mounted_root import MOUNTED
 

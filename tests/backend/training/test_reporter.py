@@ -19,8 +19,8 @@ from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
+from backend.training.curve_files import EventFile
 from backend.training.reporter import Reporter, Step
-from backend.training.tensorboard import EventFile
 from tests.backend.training.training_rig import new_training
 from tests.waiting import LIMIT_S
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.training.slow_ranks import STEPS, SlowRanks
+from backend.training.step_times import STEPS, SlowRanks
 
 RANKS = st.integers(2, 8)
 RANDOM = st.integers(0, 2**32).map(Random)

@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 
 from backend.records.jobs.slow_cause import Cause, SlowCause
 from backend.records.jobs.status import RunStatus
-from backend.training import cpu_wait
-from backend.training.cpu_wait import CpuWait, thread_wait_ms
-from backend.training.slow_ranks import STEPS
-from backend.training.step_times import RankStep, StepBreakdown
+from backend.training import step_times
+from backend.training.step_times import STEPS, CpuWait, RankStep, StepBreakdown, thread_wait_ms
 from tests.backend.training.training_rig import LOADER, MODEL, new_training
 
 MS = st.floats(0, 1e4)
@@ -147,8 +145,8 @@ def test_the_wait_for_a_core_is_measured_in_every_eighth_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     figures = iter((500.0, 504.0, 600.0, 607.0))
-    monkeypatch.setattr(cpu_wait, "thread_wait_ms", lambda: next(figures))
-    monkeypatch.setattr(cpu_wait, "other_threads_ms", lambda: 3.0)
+    monkeypatch.setattr(step_times, "thread_wait_ms", lambda: next(figures))
+    monkeypatch.setattr(step_times, "other_threads_ms", lambda: 3.0)
     wait, waits_ms = CpuWait(), []
     for _ in range(10):
         wait.begin_step()
@@ -171,8 +169,8 @@ def test_a_core_that_a_thread_of_its_own_has_is_not_one_of_other_programs(
     monkeypatch: pytest.MonkeyPatch, cores: int, threads: int, others_ms: float, expected_ms: float
 ) -> None:
     waits_ms, other_threads = iter((500.0, 550.0)), iter((10.0, 10.0 + others_ms))
-    monkeypatch.setattr(cpu_wait, "thread_wait_ms", lambda: next(waits_ms))
-    monkeypatch.setattr(cpu_wait, "other_threads_ms", lambda: next(other_threads))
+    monkeypatch.setattr(step_times, "thread_wait_ms", lambda: next(waits_ms))
+    monkeypatch.setattr(step_times, "other_threads_ms", lambda: next(other_threads))
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
     wait = CpuWait(threads)
     wait.begin_step()

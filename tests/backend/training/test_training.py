@@ -13,7 +13,7 @@ from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.status import LOSS_NOT_A_NUMBER
 from backend.training.loop import Trainer
-from backend.training.strategies.single_process import SingleProcess
+from backend.training.strategies.base import SingleProcess
 from tests.backend.training.training_rig import LOADER, MODEL, new_training
 
 SINGLE_PROCESS: dict[str, Any] = {"processes": 1, "strategy": {"name": "alone"}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from app.runtime.controller import ignore
 from backend.records.bundles.job_archive import ImportedJob, WrittenBundle
@@ -154,7 +155,7 @@ def _export(stage: Stage) -> ExportDialog:
 screen("export")(_export)
 screen("export-under-way")(lambda stage: _export(stage).show_progress(0.4, "Checking the hash"))
 screen("export-done")(
-    lambda stage: _export(stage).show_exported("/home/mai/digits two workers.zip")
+    lambda stage: _export(stage).show_exported(Path("/home/mai/digits two workers.zip"))
 )
 screen("export-refused")(
     lambda stage: _export(stage).show_error(

@@ -26,7 +26,7 @@ from tests.pictures.stage import Stage
 from tests.widgets.nodes import samples
 from tests.widgets.nodes.provisioning.test_add_node_dialog import KEY
 from tests.widgets.nodes.provisioning.test_reprovision_dialog import THREE_NODES, node
-from tests.windows import find_only
+from tests.windows import find_line, find_only
 from widgets.common.fields import LineEdit
 from widgets.nodes.history.node_history import NodeHistoryData
 from widgets.nodes.page.node_actions import hours_question
@@ -305,8 +305,9 @@ def _add(
 ) -> AddNodeDialog:
     _nodes(stage, lab.nodes())
     dialog = stage.lay_over(AddNodeDialog(("gpu07",), stage.window))
-    dialog._host.setText(host)
-    dialog._host.textEdited.emit(host)
+    edit = find_line(dialog, "Host")
+    edit.setText(host)
+    edit.textEdited.emit(host)
     if connect:
         dialog._request()
     return dialog

@@ -324,7 +324,7 @@ def test_zooming_one_plot_zooms_all(page):
     a.x_range_changed.emit(5.0, 10.0)
     assert b.x_range() == (5, 10)
     b.fit_requested.emit()
-    assert a.is_fitted()
+    assert a.is_fitted
 
 
 def test_names_that_all_begin_alike_are_shortened():

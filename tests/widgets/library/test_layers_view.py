@@ -8,7 +8,14 @@ from PySide6.QtWidgets import QApplication, QTableView
 from backend.records.library.item import Combination, Kind, LibraryItem
 from backend.records.library.layers import GraphEdge, GraphNode, Layer, LayerGraph, ModelLayers
 from backend.records.library.variance import DepthVariance, LayerVariance
-from tests.windows import find_only, finish_timers, open_tab, show_widget, visible_texts
+from tests.windows import (
+    find_button,
+    find_only,
+    finish_timers,
+    open_tab,
+    show_widget,
+    visible_texts,
+)
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl, UnderlinedTabs
 from widgets.common.panes import PageStack
@@ -134,11 +141,24 @@ def test_large_numbers_are_short():
     assert [short_count(n) for n in (0, 12, 259_435_008)] == ["–", "12", f"259{formats.GAP}M"]
 
 
+MODEL = LibraryItem(Kind.MODEL, "net", 1, "ab" * 32, 1000, 3, "2026-11-20T14:02:00+00:00")
+
+
+def test_the_partners_of_a_model_stand_together(qtbot):
+    page = show_widget(qtbot, LibraryPage(Kind.MODEL), 1400, 800)
+    page.show_items((MODEL,))
+    find_only(UnderlinedTabs, page.detail).choose("layers")
+    open_tab(page.detail, "layers")
+    finish_timers(page)
+    button = find_button(page.detail, "Show layers")
+    assert button.isVisible()
+    assert button.geometry().right() < page.detail.width() / 2
+
+
 def test_layers_are_requested_once_both_partners_are_known(qtbot):
     page = show_widget(qtbot, LibraryPage(Kind.MODEL), 1200, 800)
     detail = page.detail
-    model = LibraryItem(Kind.MODEL, "net", 1, "ab" * 32, 1000, 3, "2026-11-20T14:02:00+00:00")
-    page.show_items((model,))
+    page.show_items((MODEL,))
     detail.show_companions(("digits",), ("digits",))
     find_only(UnderlinedTabs, detail).choose("layers")
     with qtbot.assertNotEmitted(detail.layers_requested):

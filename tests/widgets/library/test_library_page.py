@@ -125,7 +125,7 @@ def test_only_a_loader_that_has_read_a_dataset_is_tried_by_itself(page, qtbot):
     page.detail.show_companions((), ("digits", "plankton"), (Combination("digits", "digits"),))
     with qtbot.assertNotEmitted(page.detail.preview_requested):
         page.show_items((item("plankton"),))
-    (question, _) = page.detail.results.questions
+    question = page.detail.results.questions["samples"]
     assert question.isVisible()
     assert question.accessibleName() == "Which loader reads it?"
     buttons = [b for b in question.findChildren(Button) if b.isVisible()]
@@ -150,7 +150,9 @@ def test_a_loader_asks_which_dataset_it_reads_and_a_model_is_built_alone(qtbot):
     find_only(UnderlinedTabs, loader.detail).choose("samples")
     with qtbot.assertNotEmitted(loader.detail.preview_requested):
         open_tab(loader.detail, "samples")
-    assert loader.detail.results.questions[0].accessibleName() == "Which dataset does it read?"
+    assert (
+        loader.detail.results.questions["samples"].accessibleName() == "Which dataset does it read?"
+    )
     find_only(UnderlinedTabs, model.detail).choose("check")
     with qtbot.waitSignal(model.detail.check_requested) as requested:
         open_tab(model.detail, "check")
@@ -396,7 +398,7 @@ def test_the_first_of_a_kind_can_be_imported_in_every_window(page, qtbot, width)
 def test_the_empty_page_says_why_it_is_empty(page):
     page.detail.show_companions((), ("any",), (Combination("a", "any"),))
     page.show_items((item("a"),))
-    empty_page = page.detail.results.no_samples
+    empty_page = page.detail.results.empty_states["samples"]
     assert "Reading the samples" in empty_page.accessibleName()
     page.detail.show_trial_error("The loader stopped at item 1000: no file 1000.png.")
     assert "Fix the problem above" in empty_page.accessibleName()

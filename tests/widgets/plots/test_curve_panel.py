@@ -359,7 +359,7 @@ def test_the_wheel_zooms_x_around_the_pointer_and_double_click_fits(
     low, high = panel.x_range()
     assert (low, high) == tuple(zoomed.args)
     assert full_range[0] < low < high < full_range[1]
-    assert not panel.is_fitted()
+    assert not panel.is_fitted
     with qtbot.waitSignal(panel.fit_requested):
         QTest.mouseDClick(view, Qt.MouseButton.LeftButton, pos=QPoint(350, 150))
     assert panel.x_range() == full_range
@@ -372,7 +372,7 @@ def test_zooming_out_ends_at_the_whole_curve(panel: CurvePanel) -> None:
     wheel(view, QPointF(350, 150), 3)
     wheel(view, QPointF(350, 150), -30)
     assert panel.x_range() == full_range
-    assert panel.is_fitted()
+    assert panel.is_fitted
 
 
 def test_new_points_do_not_move_a_zoomed_plot(panel: CurvePanel) -> None:

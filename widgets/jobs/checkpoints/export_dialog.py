@@ -137,8 +137,8 @@ class ExportDialog(Dialog):
         self._status.show_progress(share, text)
         self._update_button()
 
-    def show_exported(self, path: str) -> None:
-        self._finish("good", f"Exported to {path}", path=path)
+    def show_exported(self, path: PurePath) -> None:
+        self._finish("good", f"Exported to {path}", path=str(path))
 
     def show_error(self, message: str) -> None:
         self._finish("bad", message)
@@ -258,14 +258,6 @@ class Exporter:
         """Update the open dialog: the run may save more checkpoints."""
         if self.dialog.dialog is not None and self._job_id == job_id:
             self.dialog.dialog.show_checkpoints(checkpoints)
-
-    def show_progress(self, job_id: str, share: float | None, text: str) -> None:
-        if self.dialog.dialog is not None and self._job_id == job_id:
-            self.dialog.dialog.show_progress(share, text)
-
-    def show_exported(self, job_id: str, path: str) -> None:
-        if self.dialog.dialog is not None and self._job_id == job_id:
-            self.dialog.dialog.show_exported(path)
 
     def show_error(self, message: str) -> bool:
         """Show in the open dialog why an export was refused; return whether a dialog is open."""

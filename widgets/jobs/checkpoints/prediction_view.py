@@ -194,11 +194,13 @@ class PredictionView(QWidget):
             self._groups.hide()
         self._cell_note = Label("", "small", "text3", wrap=True)
         self._cell_note.hide()
-        self._grid = SampleGrid()
-        self._grid.sample_chosen.connect(self._show_sample)
         # A single sample needs no grid to choose from.
         is_single_sample = prediction.sample_count == 1
         self._answer = SampleAnswer(is_single_sample)
+        self._grid = SampleGrid()
+        self._grid.sample_chosen.connect(
+            lambda sample: self._answer.show_sample(self._by_index[sample.index])
+        )
         figures = [f"{metric_label(n)} {formats.metric(v)}" for n, v in prediction.metrics.items()]
         figures.append(formats.plural(prediction.sample_count, "sample"))
         notes = (Label(note, "small", "warn", wrap=True) for note in prediction.notes)
@@ -307,10 +309,6 @@ class PredictionView(QWidget):
         self._answer.setVisible(bool(samples))
         if samples:
             self._answer.show_sample(samples[0])
-
-    @Slot(object)
-    def _show_sample(self, sample: SamplePreview) -> None:
-        self._answer.show_sample(self._by_index[sample.index])
 
 
 def _table_card(columns: Sequence[TableColumn[T]], rows: Sequence[T]) -> Card:

@@ -13,7 +13,6 @@ from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QKeyEvent
 from PySide6.QtWidgets import QWidget
 
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.history import RunStart
 from backend.records.jobs.state import JobState
 from backend.records.jobs.stop_request import STOP_GRACE_S
 from backend.records.jobs.view import JobRun, JobView, RunUpdate, earlier_log
@@ -73,7 +72,6 @@ class JobDetail(QWidget):
         self._checkpoints: tuple[Checkpoint, ...] | None = None
         self._script_save_timer = QTimer(self, singleShot=True, interval=_SCRIPT_SAVES_MS)
         self._script_save_timer.timeout.connect(self._read_script_saves)
-        self._run_starts: dict[int, RunStart] = {}
         self._busy_label, self._can_cancel = "", False
         self._error: tuple[str, str] = ("", "")
         self._read_error = ""
@@ -115,7 +113,6 @@ class JobDetail(QWidget):
         self._view = view
         self._announcer.open_job(view)
         self._checkpoints = None
-        self._run_starts.clear()
         self._busy_label, self._error, self._read_error = "", ("", ""), ""
         self._replay_result = ReplayComparison()
         self._queued_job = None
@@ -143,15 +140,6 @@ class JobDetail(QWidget):
         if not self._is_open(update.view.id):
             return
         self._read_error = ""
-        drop_from = update.history.drop_from
-        if drop_from is not None:
-            self._run_starts = {
-                run: start
-                for run, start in self._run_starts.items()
-                if start.first_step < drop_from
-            }
-        for start in update.history.run_starts:
-            self._run_starts[start.run] = start
         if self._earlier_runs.shown_run is None:
             self.curves.append(update.history)
         self.show_view(update.view)
@@ -359,7 +347,8 @@ class JobDetail(QWidget):
         self.header.show_view(view, subject)
         cost_message = stop_cost_message(view, checkpoints, self._queued_job, is_overdue=is_overdue)
         caption = self._busy_label or cost_message
-        self._progress.show_view(view, checkpoints, self._run_starts.values(), caption)
+        run_starts = self.curves.run_curves.run_starts() if is_newest else ()
+        self._progress.show_view(view, checkpoints, run_starts, caption)
         self._show_banner(view)
         if is_newest:
             self.curves.show_view(view, self._slow_node(view))

@@ -52,7 +52,9 @@ class SettingsTab(QWidget):
         self._toml_switch = Switch("Show as TOML")
         self._toml_switch.toggled.connect(self._show_format)
         copy_file_button = Button("Copy job file", kind="quiet", icon="copy")
-        copy_file_button.clicked.connect(self._copy_file)
+        copy_file_button.clicked.connect(
+            lambda: QGuiApplication.clipboard().setText(self._toml.toPlainText())
+        )
         self._pages = QStackedWidget()
         self._pages.addWidget(VerticalScrollArea(self._rows))
         toml = QWidget()
@@ -61,7 +63,9 @@ class SettingsTab(QWidget):
         self._command = Label("", "mono", "text2", wrap=True, selectable=True)
         self._command_note = Label("", "small", "text3", wrap=True)
         copy_button = Button("Copy command", kind="quiet", icon="copy")
-        copy_button.clicked.connect(self._copy_command)
+        copy_button.clicked.connect(
+            lambda: QGuiApplication.clipboard().setText(self._command.text())
+        )
         self._head = row(Label("Job file", "heading"), STRETCH, self._toml_switch, copy_file_button)
         # Rows that scroll are cut at the edge of the card, not before it.
         self._file_card = Card(self._head, (self._pages, 1), gap=S3, margins=(S4, S4, S4, 1))
@@ -157,14 +161,6 @@ class SettingsTab(QWidget):
             content_height = lines * self._toml.fontMetrics().lineSpacing() + _TEXT_MARGIN + S4
         head_height = S4 + self._head.sizeHint().height() + S3
         self._file_card.setMaximumHeight(head_height + max(content_height, _MIN_H) + _EDGES)
-
-    @Slot()
-    def _copy_command(self) -> None:
-        QGuiApplication.clipboard().setText(self._command.text())
-
-    @Slot()
-    def _copy_file(self) -> None:
-        QGuiApplication.clipboard().setText(self._toml.toPlainText())
 
 
 def _command_note(command: JobCommand) -> str:

@@ -132,7 +132,7 @@ class EventList(Card):
     """A line per event: time, icon, text."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        self._shown_events: tuple[Event, ...] = ()
+        self.shown_events: tuple[Event, ...] = ()
         self._rows = QGridLayout()
         self._rows.setHorizontalSpacing(S2)
         self._rows.setVerticalSpacing(S2)
@@ -140,16 +140,12 @@ class EventList(Card):
         super().__init__(col(Label("Events", "strong"), self._rows, STRETCH, gap=S2))
         self.setAccessibleName("Events before the failure")
 
-    @property
-    def shown_events(self) -> tuple[Event, ...]:
-        return self._shown_events
-
     def show_events(self, events: tuple[Event, ...]) -> None:
         """Show these events, oldest first; the card is hidden if there are none."""
         self.setVisible(bool(events))
-        if events == self._shown_events:
+        if events == self.shown_events:
             return
-        self._shown_events = events
+        self.shown_events = events
         clear(self._rows)
         last_day = formats.day(events[-1].time_s) if events else ""
         for row_index, event in enumerate(events):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.metric_names import VALIDATION
@@ -52,12 +52,10 @@ class FailurePlots(QWidget):
         self._loss_box = self._make_box(self._loss_title, "Loss", lambda: self._loss)
         self._cause_card = Card(self._cause_box, margins=HEADED_CARD)
         self._loss_card = Card(self._loss_box, margins=HEADED_CARD)
-        self._box = QHBoxLayout(self)
-        self._box.setContentsMargins(0, 0, 0, 0)
-        self._box.setSpacing(S3)
+        self._box = row((self._cause_card, 1), (self._loss_card, 1), gap=S3)
+        self.setLayout(self._box)
         for card in (self._cause_card, self._loss_card):
             card.hide()
-            self._box.addWidget(card, 1)
 
     def _make_box(
         self, title: Label, plot_name: str, get_plot: Callable[[], CurvePanel | None]

@@ -102,7 +102,11 @@ class FailureTab(QWidget):
         )
         self._resume_note = Label("", "small", "text2", wrap=True)
         self._clone_button = Button("", icon="copy")
-        self._clone_button.clicked.connect(self._request_clone)
+        self._clone_button.clicked.connect(
+            lambda: self._actions.ask(
+                job_actions.CLONE_WITH, self._job_id(), self._remedies.clone_settings
+            )
+        )
         self._log_button = Button("Show the log", icon="article")
         self._log_button.clicked.connect(lambda: self.log_requested.emit(*self._log_position))
         self._special_buttons = row(
@@ -119,7 +123,7 @@ class FailureTab(QWidget):
             self._rerun_button, self._clone_button, self._log_button, STRETCH, gap=S2
         )
         self._buttons = row(self._special_buttons, (self._usual_buttons, 1), gap=S2)
-        self._first_button = self._rerun_button
+        self.first_button = self._rerun_button
         self._evidence_title = Label("", "strong")
         self._evidence_box = TextBox(mono=True, read_only=True, name="Lines of the log")
         self._evidence_card = Card(self._evidence_title, self._evidence_box, gap=S2)
@@ -129,7 +133,9 @@ class FailureTab(QWidget):
         # At least the height of its lines, at most that of the cards; the size hint fits any text.
         self._traceback_box.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
         copy_button = Button("Copy", kind="quiet", icon="copy", tip="Copy the traceback")
-        copy_button.clicked.connect(self._copy_traceback)
+        copy_button.clicked.connect(
+            lambda: QGuiApplication.clipboard().setText(self._traceback_box.toPlainText())
+        )
         self._traceback_card = Card(
             row(Label("Traceback of the first rank that failed", "strong"), STRETCH, copy_button),
             (self._traceback_box, 1),
@@ -423,15 +429,10 @@ class FailureTab(QWidget):
             self._choose_button,
             *usual_buttons,
         )
-        self._first_button = next(button for button in buttons if not button.isHidden())
+        self.first_button = next(button for button in buttons if not button.isHidden())
         for button in buttons:
-            button.set_kind("primary" if button is self._first_button else "plain")
+            button.set_kind("primary" if button is self.first_button else "plain")
         self._fit_buttons()
-
-    @property
-    def first_button(self) -> Button:
-        """Return the highlighted button."""
-        return self._first_button
 
     @property
     def _starts_over(self) -> bool:
@@ -454,17 +455,9 @@ class FailureTab(QWidget):
         self._actions.ask(request, self._job_id(), self._remedies.changed_settings)
 
     @Slot()
-    def _request_clone(self) -> None:
-        self._actions.ask(job_actions.CLONE_WITH, self._job_id(), self._remedies.clone_settings)
-
-    @Slot()
     def _request_exclusion(self) -> None:
         placement = list(self._remedies.placement)
         self._actions.ask(job_actions.RESUME_ON_NODES, self._job_id(), placement)
-
-    @Slot()
-    def _copy_traceback(self) -> None:
-        QGuiApplication.clipboard().setText(self._traceback_box.toPlainText())
 
 
 def _settings_label(settings: Mapping[str, Any]) -> str:

@@ -101,8 +101,8 @@ def remedies(
     is_unclipped = cause in OF_LOSS and view.config.gradient_norm is None
     clone_settings = {"gradient_norm": _CLIP_NORM} if is_unclipped else {}
     module = _missing_module(view)
-    offline_nodes = (node for node in view.nodes if node in states and _is_offline(states[node]))
-    offline_node = next(offline_nodes, "")
+    offline_names = {name for name, s in states.items() if s.presence is Presence.OFFLINE}
+    offline_node = next((node for node in view.nodes if node in offline_names), "")
     is_too_large = cause == _OUT_OF_MEMORY and not offline_node
     changed_settings: dict[str, Any] = {}
     if is_too_large and view.config.batch_size > 1:
@@ -151,10 +151,6 @@ def cause_of(view: JobView) -> str:
     if NOT_A_NUMBER in alarm_kinds:
         return LOSS_NOT_A_NUMBER
     return LOSS_DIVERGED if alarm_kinds else ""
-
-
-def _is_offline(state: NodeState) -> bool:
-    return state.presence is Presence.OFFLINE
 
 
 def _exclude_gpu(

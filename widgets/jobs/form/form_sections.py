@@ -112,7 +112,7 @@ class FormSections(QWidget):
         arguments: The fields of the arguments of a script.
         job_kind: The choice of a model or a script.
         gallery: Choose a model from the gallery.
-        rate_button: Search for the learning rate.
+        rate_button: Search for the learning rate, where the curve with its button has no space.
 
     Signals:
         partitions_requested: The name of a cluster that was chosen.

@@ -126,8 +126,7 @@ class FormSide(StyledFrame):
             )
         )
         # "Ready at" changes while the form is open.
-        self._clock = QTimer(self)
-        self._clock.setInterval(_MINUTE_MS)
+        self._clock = QTimer(self, interval=_MINUTE_MS)
         self._clock.timeout.connect(self._show_numbers)
         self._clock.start()
         self.show_changes("", ())

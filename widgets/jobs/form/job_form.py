@@ -13,7 +13,7 @@ from typing import Any
 
 from PySide6.QtCore import QEvent, QTimer, Signal, Slot
 from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut, QShowEvent
-from PySide6.QtWidgets import QHBoxLayout, QMenu, QWidget
+from PySide6.QtWidgets import QMenu, QWidget
 
 from backend.records.base.validation import ConfigError, sanitize
 from backend.records.jobs.flat_settings import setting_changes
@@ -142,16 +142,9 @@ class JobForm(QWidget):
         header.setMaximumWidth(FORM_MAX_W + 2 * PAGE_MARGIN)
         page = VerticalScrollArea(self._sections, gutter=PAGE_MARGIN)
         form_pane.setLayout(col(row((header, 1)), (page, 1), gap=0))
-        self._body = QHBoxLayout()
-        self._body.setContentsMargins(0, 0, 0, 0)
-        self._body.setSpacing(0)
-        self._body.addWidget(form_pane, 1)
-        self._body.addWidget(self._side)
-        self.setLayout(col((self._body, 1), self._foot, gap=0))
+        self.setLayout(col((row((form_pane, 1), self._side, gap=0), 1), self._foot, gap=0))
 
-        self._check_timer = QTimer(self)
-        self._check_timer.setSingleShot(True)
-        self._check_timer.setInterval(_CHECK_DELAY_MS)
+        self._check_timer = QTimer(self, singleShot=True, interval=_CHECK_DELAY_MS)
         self._check_timer.timeout.connect(self._request_check)
         self._fields.changed.connect(self._handle_change)
         self._picker.changed.connect(self._handle_change)
@@ -442,7 +435,9 @@ class JobForm(QWidget):
         buttons = StartButtons()
         buttons.start.clicked.connect(self._start)
         buttons.queue.clicked.connect(self._queue)
-        buttons.take_back.clicked.connect(self._request_removal)
+        buttons.take_back.clicked.connect(
+            lambda: self.take_back_requested.emit(self._incomplete_sweep)
+        )
         return buttons
 
     # -- events
@@ -452,6 +447,7 @@ class JobForm(QWidget):
         is_narrow = self.width() < _TWO_PANES_FROM_W
         self._side.setVisible(not is_narrow)
         self._foot.setVisible(is_narrow)
+        self._sections.rate_button.setVisible(is_narrow)
 
     @Slot()
     def _choose_job_kind(self) -> None:
@@ -496,10 +492,6 @@ class JobForm(QWidget):
     @Slot()
     def _save(self) -> None:
         self.save_requested.emit(self.draft())
-
-    @Slot()
-    def _request_removal(self) -> None:
-        self.take_back_requested.emit(self._incomplete_sweep)
 
     # Origin of the settings.
 

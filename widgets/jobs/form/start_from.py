@@ -150,10 +150,6 @@ class StartFromPopover(Popover):
             self._field.searched.emit(self._searched_text)
         self._fill_rows()
 
-    def request_jobs(self) -> None:
-        """Request the first jobs."""
-        self._field.searched.emit("")
-
     def _open_job(self, job: JobView | None) -> None:
         self._job, self._checkpoints, self._failure = job, None, ""
         self.search.clear()
@@ -314,7 +310,7 @@ class StartFrom(LineEdit):
         popover = self.popover = StartFromPopover(self)
         popover.closed.connect(self._forget_popover)
         popover.open_below(self, popover.search)
-        popover.request_jobs()
+        self.searched.emit("")
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton:

@@ -282,7 +282,7 @@ class JobListModel(QAbstractTableModel):
         prefix = f"{stem} "
         names = [summary.name for summary in self._rows.summaries]
         suffixes = (name[len(prefix) :] for name in names if name.startswith(prefix))
-        numbers = (int(suffix) for suffix in suffixes if _is_number(suffix))
+        numbers = (int(s) for s in suffixes if s.isdecimal() and len(s) < 10)
         return f"{prefix}{1 + max(numbers, default=0)}"
 
     def ids(self, rows: Iterable[int]) -> tuple[str, ...]:
@@ -401,10 +401,6 @@ class JobListModel(QAbstractTableModel):
 
     def _last_column(self) -> int:
         return self._column_count - 1
-
-
-def _is_number(text: str) -> bool:
-    return text.isdecimal() and len(text) < 10
 
 
 class JobTicks(QObject):

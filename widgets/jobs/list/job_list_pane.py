@@ -155,7 +155,7 @@ class JobListPane(QWidget):
         self.ticks.keep(kept_ids)
         self._show_ticked()
 
-    def tick(self, ids: Sequence[str]) -> None:
+    def select_jobs(self, ids: Sequence[str]) -> None:
         """Tick only the rows of these jobs, with the next rows."""
         self._pending_ticks = tuple(ids)
 
@@ -276,7 +276,9 @@ class QueueStrip(QWidget):
         self._is_paused = False
         self._message_label = Label("", "small", "text2", wrap=True)
         self._pause_button = Button("", kind="quiet")
-        self._pause_button.clicked.connect(self._toggle_pause)
+        self._pause_button.clicked.connect(
+            lambda: self._actions.ask(PAUSE_QUEUE, not self._is_paused)
+        )
         # At most two lines in a narrow list; a single line is centred.
         self._message_label.setAlignment(Qt.AlignmentFlag.AlignVCenter)
         line = row((self._message_label, 1), self._pause_button, gap=S2, margins=(S3, 2, 2, 2))
@@ -301,10 +303,6 @@ class QueueStrip(QWidget):
             else "Start no more jobs from the queue; running jobs continue"
         )
         self.setVisible(bool(count) or self._is_paused)
-
-    @Slot()
-    def _toggle_pause(self) -> None:
-        self._actions.ask(PAUSE_QUEUE, not self._is_paused)
 
 
 _ALL_BUTTONS_FROM_W = 900

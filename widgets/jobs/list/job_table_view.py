@@ -146,7 +146,9 @@ class JobTableView(QTableView):
         header.sectionResized.connect(self._store_width)
         header.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         header.customContextMenuRequested.connect(self._open_column_menu)
-        self.selectionModel().selectionChanged.connect(self._emit_selection)
+        self.selectionModel().selectionChanged.connect(
+            lambda: self.selection_changed.emit(self.selected_ids())
+        )
         self.viewport().installEventFilter(self)
         self.folding = SweepFolding(self, model)
         self._fit_columns()
@@ -421,10 +423,6 @@ class JobTableView(QTableView):
         index, position = context_menu_row(self, event)
         if index.isValid():
             self.menu_requested.emit(index, position)
-
-    @Slot()
-    def _emit_selection(self) -> None:
-        self.selection_changed.emit(self.selected_ids())
 
 
 class JobTableHeader(QHeaderView):

@@ -10,8 +10,7 @@ from PySide6.QtCore import QModelIndex, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QMenu, QWidget
 
-from backend.records.jobs.summary import JobChoices, JobQuery, JobSummary
-from backend.records.queue.entry import Queue
+from backend.records.jobs.summary import JobQuery, JobSummary
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, SegmentedControl
 from widgets.common.cards import Card, EmptyState
@@ -165,12 +164,6 @@ class JobsTable(QWidget):
     def select_jobs(self, ids: Sequence[str]) -> None:
         """Select only the rows of these jobs, with the next rows."""
         self._pending_ids = tuple(ids)
-
-    def show_queue(self, queue: Queue) -> bool:
-        return self.model.show_queue(queue)
-
-    def show_choices(self, choices: JobChoices) -> None:
-        self.filter_panel.show_choices(choices)
 
     @Slot()
     def clear(self) -> None:

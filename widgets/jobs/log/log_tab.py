@@ -162,8 +162,7 @@ class LogTab(QWidget):
                 gap=0,
             )
         )
-        self._timer = QTimer(self)
-        self._timer.setInterval(POLL_INTERVAL_MS)
+        self._timer = QTimer(self, interval=POLL_INTERVAL_MS)
         self._timer.timeout.connect(self._poll)
         self._update_display()
 

@@ -78,7 +78,7 @@ class LogView(QAbstractScrollArea):
         self._ascent = metrics.ascent() + _LEADING / 2
         self._digit_w = metrics.horizontalAdvance("0")
         self._has_numbers = True
-        self._is_following = True
+        self.is_following = True
         self._needle = ""
         self._matches: set[int] = set()
         self.verticalScrollBar().valueChanged.connect(self._update_scroll)
@@ -89,13 +89,13 @@ class LogView(QAbstractScrollArea):
 
     def clear(self) -> None:
         """Remove all lines, for another log."""
-        self._line_count = 0
+        self.line_count = 0
         self._generation = -1
         self._chunks: OrderedDict[int, tuple[_ViewLine, ...]] = OrderedDict()
         self._requested_chunks: set[int] = set()
         self._widest_line = 0.0
         self._anchor = self._cursor = -1
-        self._marked_line = -1
+        self.marked_line = -1
         self._source_width = 0
         self._matches = set()
         self._set_following(True)
@@ -109,18 +109,18 @@ class LogView(QAbstractScrollArea):
     def set_size(self, line_count: int, generation: int) -> None:
         """Set the current number of lines."""
         if generation != self._generation:
-            was_following = self._is_following
+            was_following = self.is_following
             self.clear()
             self._generation = generation
             self._set_following(was_following)
-        if line_count == self._line_count:
+        if line_count == self.line_count:
             return
         # The last line may have been incomplete, and its chunk not full.
-        if self._line_count:
-            self._requested_chunks.discard((self._line_count - 1) // CHUNK)
-        self._line_count = line_count
+        if self.line_count:
+            self._requested_chunks.discard((self.line_count - 1) // CHUNK)
+        self.line_count = line_count
         self._fit_scroll_bars()
-        if self._is_following:
+        if self.is_following:
             self.to_end()
         self._request_chunks()
         self.viewport().update()
@@ -152,10 +152,10 @@ class LogView(QAbstractScrollArea):
 
     def go_to(self, line: int) -> None:
         """Scroll a line to the middle, and mark it."""
-        self._marked_line = line
+        self.marked_line = line
         self._set_following(False)
         self.verticalScrollBar().setValue(max(0, line - self._row_count() // 2))
-        if line >= self._line_count - self._row_count():
+        if line >= self.line_count - self._row_count():
             self.verticalScrollBar().setValue(max(0, line - self._row_count() // 2))
         self._set_following(False)
         self.viewport().update()
@@ -170,21 +170,9 @@ class LogView(QAbstractScrollArea):
     # -- state
 
     @property
-    def line_count(self) -> int:
-        return self._line_count
-
-    @property
-    def is_following(self) -> bool:
-        return self._is_following
-
-    @property
     def first_line(self) -> int:
         """Return the number of the first visible line."""
         return self.verticalScrollBar().value()
-
-    @property
-    def marked_line(self) -> int:
-        return self._marked_line
 
     def line_text(self, line: int) -> str | None:
         """Return the text of a line, None if the line has not arrived yet."""
@@ -215,13 +203,13 @@ class LogView(QAbstractScrollArea):
         width = self.viewport().width()
         for row in range(self._row_count() + 1):
             number = self.first_line + row
-            if number >= self._line_count:
+            if number >= self.line_count:
                 break
             top = float(row * self._row_h)
             line = self._line(number)
             if selection_start <= number < selection_start + selection_count:
                 painter.fillRect(QRectF(0, top, width, self._row_h), colours.q("selected"))
-            if number == self._marked_line:
+            if number == self.marked_line:
                 painter.fillRect(QRectF(0, top, width, self._row_h), colours.q("warn_tint"))
                 painter.fillRect(QRectF(0, top, 3, self._row_h), colours.q("warn_fill"))
             if line is None:
@@ -307,7 +295,7 @@ class LogView(QAbstractScrollArea):
             return S2 + self._source_width * self._digit_w + S3
         if not self._has_numbers:
             return float(S3)
-        return S2 + len(str(max(self._line_count, 999))) * self._digit_w + S3
+        return S2 + len(str(max(self.line_count, 999))) * self._digit_w + S3
 
     def _line(self, number: int) -> _ViewLine | None:
         chunk = self._chunks.get(number // CHUNK)
@@ -319,7 +307,7 @@ class LogView(QAbstractScrollArea):
         vertical, horizontal = self.verticalScrollBar(), self.horizontalScrollBar()
         rows = self._row_count()
         vertical.setPageStep(rows)
-        vertical.setRange(0, max(0, self._line_count - rows))
+        vertical.setRange(0, max(0, self.line_count - rows))
         text_width = self.viewport().width() - self._gutter_width()
         horizontal.setPageStep(max(1, round(text_width)))
         horizontal.setRange(0, max(0, round(self._widest_line - text_width + S3)))
@@ -334,27 +322,27 @@ class LogView(QAbstractScrollArea):
 
     def _request_chunks(self) -> None:
         """Request visible lines that are not cached, each chunk once."""
-        if not self._line_count or not self.isVisible():
+        if not self.line_count or not self.isVisible():
             return
         first_chunk = self.first_line // CHUNK
-        last_chunk = min(self._line_count - 1, self.first_line + self._row_count()) // CHUNK
+        last_chunk = min(self.line_count - 1, self.first_line + self._row_count()) // CHUNK
         for number in range(first_chunk, last_chunk + 1):
             cached_count = len(self._chunks.get(number, ()))
-            expected_count = min(CHUNK, self._line_count - number * CHUNK)
+            expected_count = min(CHUNK, self.line_count - number * CHUNK)
             if cached_count < expected_count and number not in self._requested_chunks:
                 self._requested_chunks.add(number)
                 self.lines_requested.emit(number * CHUNK, CHUNK)
 
     def _set_following(self, is_following: bool) -> None:
-        if is_following != self._is_following:
-            self._is_following = is_following
+        if is_following != self.is_following:
+            self.is_following = is_following
             self.following_changed.emit(is_following)
 
     @Slot()
     def _update_scroll(self) -> None:
         bar = self.verticalScrollBar()
         self._request_chunks()
-        if bar.value() >= bar.maximum() and self._marked_line < 0:
+        if bar.value() >= bar.maximum() and self.marked_line < 0:
             self._set_following(True)
         self.viewport().update()
 
@@ -379,13 +367,13 @@ class LogView(QAbstractScrollArea):
             Qt.Key.Key_Home: 0,
         }
         if key == Qt.Key.Key_End:
-            self._marked_line = -1
+            self.marked_line = -1
             self.to_end()
         elif key in moves:
             self._clear_mark(moves[Qt.Key(key)] < bar.value())
             bar.setValue(moves[Qt.Key(key)])
-        elif control and key == Qt.Key.Key_A and self._line_count:
-            self._anchor, self._cursor = 0, self._line_count - 1
+        elif control and key == Qt.Key.Key_A and self.line_count:
+            self._anchor, self._cursor = 0, self.line_count - 1
             self.viewport().update()
         elif control and key == Qt.Key.Key_C:
             self.copy_requested.emit(*self.selection())
@@ -401,11 +389,11 @@ class LogView(QAbstractScrollArea):
         else:
             self._anchor = self._cursor = -1
             self._pressed_line = line
-        self._marked_line = -1
+        self.marked_line = -1
         self.viewport().update()
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        if not event.buttons() & Qt.MouseButton.LeftButton or not self._line_count:
+        if not event.buttons() & Qt.MouseButton.LeftButton or not self.line_count:
             return
         bar = self.verticalScrollBar()
         if event.position().y() < 0:
@@ -422,13 +410,13 @@ class LogView(QAbstractScrollArea):
         is_key = event.reason() == QContextMenuEvent.Reason.Keyboard
         row = event.pos().y() // self._row_h
         line = self.selection()[0] if is_key and self._anchor >= 0 else self.first_line + row
-        if line < self._line_count:
+        if line < self.line_count:
             self.menu_requested.emit(line, event.globalPos())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._fit_scroll_bars()
-        if self._is_following:
+        if self.is_following:
             self.to_end()
         self._request_chunks()
 
@@ -437,10 +425,10 @@ class LogView(QAbstractScrollArea):
         self._request_chunks()
 
     def _clear_mark(self, is_upward: bool) -> None:
-        self._marked_line = -1
+        self.marked_line = -1
         if is_upward and self.verticalScrollBar().maximum() > 0:
             self._set_following(False)
 
     def _line_at(self, event: QMouseEvent) -> int:
         row = int(event.position().y()) // self._row_h
-        return max(0, min(self._line_count - 1, self.first_line + row))
+        return max(0, min(self.line_count - 1, self.first_line + row))

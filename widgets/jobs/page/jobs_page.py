@@ -46,7 +46,7 @@ from widgets.jobs.actions.job_actions import (
 )
 from widgets.jobs.actions.job_questions import queue_question
 from widgets.jobs.detail.job_detail import JobDetail
-from widgets.jobs.list.job_list_model import JOB_ROLE, OPEN_ROLE, QUEUE_ROLE, JobListModel, JobRows
+from widgets.jobs.list.job_list_model import JOB_ROLE, OPEN_ROLE, QUEUE_ROLE, JobRows
 from widgets.jobs.list.job_list_pane import JobListPane
 from widgets.jobs.list.jobs_table import JobsTable
 from widgets.jobs.page.welcome_page import OnboardingStrip, WelcomePage
@@ -80,6 +80,9 @@ class JobsPage(QWidget):
 
     Attributes:
         list, detail: The left and the right side.
+        model: The rows of the list.
+        open_id: Id of the open job, "" for none.
+        open_sweep_tag: Tag of the sweep that is open instead of a job, "" for none.
         welcome_page: Shown instead of both while there are no jobs.
         onboarding_strip: Steps to a job with the user's own parts, above the list.
         sweeps: Opens and closes sweeps in list and table.
@@ -99,14 +102,15 @@ class JobsPage(QWidget):
         super().__init__(parent)
         self.job_actions = JobActions()
         self.list = JobListPane(self.job_actions)
+        self.model = self.list.model
         self.table = JobsTable(self.job_actions)
+        self._panes: dict[str, JobListPane | JobsTable] = {LIST: self.list, TABLE: self.table}
         self.detail = JobDetail(self.job_actions)
         self.welcome_page = WelcomePage()
         self.onboarding_strip = OnboardingStrip()
         self._views: dict[str, JobView] = {}
         self._job_count: int | None = None
-        self._open_id = ""
-        self._open_sweep = ""
+        self.open_id = self.open_sweep_tag = ""
         self._restored_id = ""
         self._awaited_sweep = ""
         self._unreadable_id = ""
@@ -114,7 +118,7 @@ class JobsPage(QWidget):
         self._pending_action: Callable[[], object] | None = None
         """Called once the job that is being opened is shown."""
         self._begins_as_table = False
-        self.sweeps = SweepFolds(self._query_of, self)
+        self.sweeps = SweepFolds(lambda name: self._panes[name].query, self)
         self._is_shown = False
         self._wants_list = True
         self._empty_state = EmptyState("stack", "No job is open", "Select a job in the list.")
@@ -148,29 +152,25 @@ class JobsPage(QWidget):
         self.job_actions.add_handler(job_actions.BACK, self._go_back)
         self.job_actions.add_handler(job_actions.SHOW_NEWEST_RUN, self._reopen)
         self.job_actions.add_handler(job_actions.PRIORITY, self._ask_priority)
-        self.list.query_changed.connect(lambda query: self.rows_requested.emit(LIST, query))
+        for name, pane in self._panes.items():
+            pane.query_changed.connect(partial(self.rows_requested.emit, name))
+            pane.view.menu_requested.connect(partial(self._open_menu, name))
+        self.list.folding.fold_requested.connect(partial(self.sweeps.fold, LIST))
+        self.table.view.folding.fold_requested.connect(partial(self.sweeps.fold, TABLE))
         self.list.job_chosen.connect(self.open_job)
         self.list.sweep_chosen.connect(self.open_sweep)
-        self.list.folding.fold_requested.connect(partial(self.sweeps.fold, LIST))
         self.list.row_clicked.connect(self._show_right)
-        self.list.view.menu_requested.connect(partial(self._open_menu, LIST))
         self.list.table_button.clicked.connect(self.show_table)
         self.list.view.open_requested.connect(self._focus_job)
         # Read ahead for several jobs: a key is pressed sooner than a menu opens.
         self.list.view.trash_requested.connect(self._request_trash)
-        self.table.query_changed.connect(lambda query: self.rows_requested.emit(TABLE, query))
         self.table.view.job_opened.connect(self.reveal)
-        self.table.view.folding.fold_requested.connect(partial(self.sweeps.fold, TABLE))
-        self.table.view.menu_requested.connect(partial(self._open_menu, TABLE))
         self.sweep.view.job_opened.connect(self.open_job)
         self.table.list_button.clicked.connect(self.show_list)
-        self._animation_timer = QTimer(self)
-        self._animation_timer.setInterval(_TURN_INTERVAL_MS)
+        self._animation_timer = QTimer(self, interval=_TURN_INTERVAL_MS)
         self._animation_timer.timeout.connect(self.list.view.viewport().update)
         self._animation_timer.timeout.connect(self.table.view.viewport().update)
-        self._loading_timer = QTimer(self)
-        self._loading_timer.setSingleShot(True)
-        self._loading_timer.setInterval(LOADING_TEXT_DELAY_MS)
+        self._loading_timer = QTimer(self, singleShot=True, interval=LOADING_TEXT_DELAY_MS)
         self._loading_timer.timeout.connect(self._update_page)
 
     def _add_keys(self) -> None:
@@ -207,11 +207,6 @@ class JobsPage(QWidget):
     # -- input
 
     @property
-    def model(self) -> JobListModel:
-        """Return the rows of the list."""
-        return self.list.model
-
-    @property
     def queries(self) -> dict[str, JobQuery]:
         """Return the queries to run now; the query of the table only while it is visible."""
         requested = {LIST: self.list.query}
@@ -223,18 +218,9 @@ class JobsPage(QWidget):
         return self._job_count or 0
 
     @property
-    def open_id(self) -> str:
-        return self._open_id
-
-    @property
-    def open_sweep_tag(self) -> str:
-        """Return the tag of the sweep that is open instead of a job, "" for none."""
-        return self._open_sweep
-
-    @property
     def open_view(self) -> JobView | None:
         """Return the view of the open job, None if it is not known yet."""
-        return self._views.get(self._open_id)
+        return self._views.get(self.open_id)
 
     @property
     def shows_unreadable(self) -> bool:
@@ -265,7 +251,7 @@ class JobsPage(QWidget):
 
     def show_views(self, views: tuple[JobView, ...]) -> None:
         """Set the job views that are known: running jobs and recent ones."""
-        open_view = self._views.get(self._open_id)
+        open_view = self._views.get(self.open_id)
         self._views = {view.id: view for view in views}
         if open_view is not None and open_view.id not in self._views:
             self._views[open_view.id] = open_view
@@ -280,10 +266,7 @@ class JobsPage(QWidget):
         """Show the rows of the list or the table; ``is_immediate`` moves rows under the pointer."""
         self._job_count = rows.total_count
         self._loading_timer.stop()
-        if list_name == TABLE:
-            self.table.show_rows(rows, is_user_request=is_immediate)
-        else:
-            self.list.show_rows(rows, is_user_request=is_immediate)
+        self._panes[list_name].show_rows(rows, is_user_request=is_immediate)
         self._open_awaited_sweep()
         self._show_sweep()
         self._update_page()
@@ -296,13 +279,13 @@ class JobsPage(QWidget):
         if slots:
             self._show_sweep()
         # The update of the queue and that of the job's state arrive in either order.
-        self.detail.show_queued_job(self.model.queued_job(self._open_id))
+        self.detail.show_queued_job(self.model.queued_job(self.open_id))
 
     def show_queue(self, queue: Queue, *, is_immediate: bool = False) -> None:
         """Set the positions of waiting jobs; ``is_immediate`` moves rows under the pointer."""
         has_moved = self.list.show_queue(queue)
-        self.table.show_queue(queue)
-        self.detail.show_queued_job(self.model.queued_job(self._open_id))
+        self.table.model.show_queue(queue)
+        self.detail.show_queued_job(self.model.queued_job(self.open_id))
         if has_moved:
             self.queue_moved.emit(is_immediate)
 
@@ -311,7 +294,7 @@ class JobsPage(QWidget):
         view = update.view
         self._take_view(view)
         self.job_updated.emit(view)
-        if view.id == self._open_id:
+        if view.id == self.open_id:
             if not self._is_shown:
                 self._show_open_job(view)
             self.detail.show_update(update)
@@ -321,14 +304,14 @@ class JobsPage(QWidget):
         """Add or update a job that was created or changed here."""
         self._take_view(view)
         self.job_edited.emit(view)
-        if view.id == self._open_id and self._is_shown:
+        if view.id == self.open_id and self._is_shown:
             self.detail.show_view(view)
         self._update_page()
 
     def _take_view(self, view: JobView) -> None:
         self._views[view.id] = view
         if view.id == self._unreadable_id:
-            self._open_id, self._unreadable_id = view.id, ""
+            self.open_id, self._unreadable_id = view.id, ""
         if is_animated(view.state):
             self._animation_timer.start()
 
@@ -336,9 +319,9 @@ class JobsPage(QWidget):
     def open_job(self, job_id: str) -> None:
         """Open a job on the right."""
         self._wants_list = False
-        self._unreadable_id = self._restored_id = self._open_sweep = self._awaited_sweep = ""
-        if job_id != self._open_id:
-            self._open_id = job_id
+        self._unreadable_id = self._restored_id = self.open_sweep_tag = self._awaited_sweep = ""
+        if job_id != self.open_id:
+            self.open_id = job_id
             self._is_shown = False
             self._pending_action = None
             view = self._views.get(job_id)
@@ -364,29 +347,26 @@ class JobsPage(QWidget):
         """Open a job on the right, and call ``action`` once its page is shown."""
         self._pending_action = None
         self.reveal(job_id)
-        if self._is_shown and job_id == self._open_id:
+        if self._is_shown and job_id == self.open_id:
             action()
         else:
             self._pending_action = action
 
     def choose(self, ids: Sequence[str]) -> None:
         """Select these jobs in the visible list or table, once they exist."""
-        if self._is_table():
-            self.table.select_jobs(ids)
-        else:
-            self.list.tick(ids)
         list_name = TABLE if self._is_table() else LIST
+        self._panes[list_name].select_jobs(ids)
         self.rows_requested.emit(list_name, self.queries[list_name])
 
     @Slot(str)
     def open_sweep(self, tag: str) -> None:
         """Open a sweep on the right, instead of a job."""
         self._awaited_sweep = ""
-        if tag == self._open_sweep:
+        if tag == self.open_sweep_tag:
             return
-        self._unreadable_id = self._open_id = self._restored_id = ""
+        self._unreadable_id = self.open_id = self._restored_id = ""
         self._is_shown = self._wants_list = False
-        self._open_sweep = tag
+        self.open_sweep_tag = tag
         self._show_sweep()
         self.sweep_opened.emit(tag)
         self.list.choose(tag)
@@ -407,11 +387,11 @@ class JobsPage(QWidget):
 
     def _show_sweep(self) -> None:
         """Show the open sweep; close a sweep that no longer exists."""
-        if not self._open_sweep:
+        if not self.open_sweep_tag:
             return
-        summary = self.model.summary(self._open_sweep)
+        summary = self.model.summary(self.open_sweep_tag)
         if summary is None or summary.sweep is None or len(summary.sweep.ids) < MIN_JOBS:
-            self._open_sweep = ""
+            self.open_sweep_tag = ""
             self._right_pages.setCurrentWidget(self._empty_state)
             return
         self.sweep.show_sweep(summary, self.model.rows)
@@ -419,8 +399,8 @@ class JobsPage(QWidget):
 
     def show_open_error(self, job_id: str, message: str) -> None:
         """Show why a job could not be opened."""
-        if job_id == self._open_id and not self._is_shown:
-            self._open_id = ""
+        if job_id == self.open_id and not self._is_shown:
+            self.open_id = ""
             self._unreadable_id = job_id
             self._unreadable_state.show_message("warning", "This job cannot be opened", message)
             self._right_pages.setCurrentWidget(self._unreadable_state)
@@ -429,8 +409,8 @@ class JobsPage(QWidget):
     def remove_job(self, job_id: str) -> None:
         """Remove a job that went to the trash."""
         self._views.pop(job_id, None)
-        if job_id in (self._open_id, self._unreadable_id):
-            self._open_id = self._unreadable_id = ""
+        if job_id in (self.open_id, self._unreadable_id):
+            self.open_id = self._unreadable_id = ""
             self._is_shown = False
             self._right_pages.setCurrentWidget(self._empty_state)
         self.job_removed.emit(job_id)
@@ -455,7 +435,7 @@ class JobsPage(QWidget):
         self._pages.setCurrentWidget(self.split)
         self._focus.set_part(self.list)
         self.view_changed.emit(LIST)
-        self.list.choose(self._open_id or self._open_sweep)
+        self.list.choose(self.open_id or self.open_sweep_tag)
         self.rows_requested.emit(LIST, self.list.query)
 
     # -- events
@@ -469,13 +449,10 @@ class JobsPage(QWidget):
         # In a narrow window, which shows either the list or the job, a button leads back.
         self.detail.header.set_narrow(is_narrow)
         self.sweep.back_button.setVisible(is_narrow)
-        has_open = bool(self._open_id or self._open_sweep) and not self._wants_list
+        has_open = bool(self.open_id or self.open_sweep_tag) and not self._wants_list
         self.list.setVisible(not is_narrow or not has_open)
         self._right_pages.setVisible(not is_narrow or has_open)
         self.split.suggest(_list_width(self.width()))
-
-    def _query_of(self, list_name: str) -> JobQuery:
-        return self.table.query if list_name == TABLE else self.list.query
 
     def _is_table(self) -> bool:
         return self._pages.currentWidget() is self.table
@@ -483,7 +460,7 @@ class JobsPage(QWidget):
     @Slot()
     def _update_page(self) -> None:
         """Choose the page to show, and open a job if the user has not."""
-        self.detail.show_queued_job(self.model.queued_job(self._open_id))
+        self.detail.show_queued_job(self.model.queued_job(self.open_id))
         if self._job_count is None and not self._views:
             if not self._loading_timer.isActive() and self._pages.currentIndex() == 0:
                 self._pages.setCurrentWidget(self._reading_state)
@@ -493,8 +470,8 @@ class JobsPage(QWidget):
             self.show_table()
         elif not (self._is_table() and has_jobs):
             self._pages.setCurrentWidget(self.split if has_jobs else self.welcome_page)
-        if self._open_id or self._open_sweep:
-            self.list.choose(self._open_id or self._open_sweep)
+        if self.open_id or self.open_sweep_tag:
+            self.list.choose(self.open_id or self.open_sweep_tag)
         elif self.model.rowCount() and not self._unreadable_id:
             self._open_first()
         self._fit_width()
@@ -521,7 +498,7 @@ class JobsPage(QWidget):
     def _reopen(self, job_id: str) -> None:
         """Open the job from its beginning: its page showed an earlier run."""
         view = self._views.get(job_id)
-        if view is not None and job_id == self._open_id:
+        if view is not None and job_id == self.open_id:
             self._show_open_job(view)
             self.job_opened.emit(job_id)
 
@@ -538,7 +515,7 @@ class JobsPage(QWidget):
 
     @Slot()
     def _request_trash(self) -> None:
-        ids = self.model.ticked_ids() or ((self._open_id,) if self._open_id else ())
+        ids = self.model.ticked_ids() or ((self.open_id,) if self.open_id else ())
         if ids:
             self.job_actions.ask(job_actions.TRASH_ALL, ids)
 
@@ -551,11 +528,11 @@ class JobsPage(QWidget):
 
     def _act_on_open(self, action: JobAction) -> None:
         """Act on the open job, or on all jobs of the open sweep."""
-        if self._open_sweep:
+        if self.open_sweep_tag:
             for bulk in (a for a in KEYED_BULK_ACTIONS if a.shortcut == action.shortcut):
                 self.sweep.run_action(bulk)
-        elif self._open_id:
-            self._ask(self._open_id, action)
+        elif self.open_id:
+            self._ask(self.open_id, action)
 
     def _act_on_rows(self, action: BulkAction) -> None:
         """Act on all selected rows, or on the current one."""
@@ -616,7 +593,7 @@ class JobsPage(QWidget):
         self, menu: QMenu, list_name: str, index: QModelIndex, summary: JobSummary
     ) -> None:
         """Add the actions of the job's header."""
-        is_known = summary.id == self._open_id and self.detail.has_checkpoints is not None
+        is_known = summary.id == self.open_id and self.detail.has_checkpoints is not None
         # The checkpoints of a job in the list are not known.
         has_checkpoints = self.detail.has_checkpoints if is_known else may_have_checkpoints(summary)
         subject = JobSubject(

@@ -60,7 +60,7 @@ class _NodeRow(QWidget):
         super().__init__(parent)
         self.node = state.name
         self._title = node_title(state.name)
-        self._state = state
+        self.state = state
         self._name_label = _NameLabel(self._title, "medium", elide="right")
         self.cells = GpuCells(self._title)
         self.stepper = SpinBox(
@@ -83,7 +83,7 @@ class _NodeRow(QWidget):
         self.show_state(state)
 
     def show_state(self, state: NodeState) -> None:
-        self._state = state
+        self.state = state
         gpus = state.reading.gpus if state.reading is not None else ()
         self.cells.show_gpus(gpus, problems_by_gpu(state.health) if is_available(state) else None)
         if not is_available(state):
@@ -98,19 +98,15 @@ class _NodeRow(QWidget):
     def set_name(self, label: str, width: int) -> None:
         self._name_label.setFixedWidth(width)
         self._name_label.setText(label)
-        hint = "click to select its free GPUs" if free_gpus(self._state) else ""
+        hint = "click to select its free GPUs" if free_gpus(self.state) else ""
         self._name_label.set_tip(", ".join(part for part in (self._title, hint) if part))
-
-    @property
-    def state(self) -> NodeState:
-        return self._state
 
     @property
     def has_capacity(self) -> bool:
         """Return whether the node has free GPUs, or some are selected."""
-        reading = self._state.reading
-        is_processor = reading is not None and not reading.gpus and is_available(self._state)
-        return bool(free_gpus(self._state)) or is_processor or self.value() is not None
+        reading = self.state.reading
+        is_processor = reading is not None and not reading.gpus and is_available(self.state)
+        return bool(free_gpus(self.state)) or is_processor or self.value() is not None
 
     def value(self) -> dict[str, Any] | None:
         """Return the placement on this node, None if nothing runs here."""
@@ -132,8 +128,8 @@ class _NodeRow(QWidget):
 
     def update_layout(self) -> None:
         count = self.stepper.value()
-        reading = self._state.reading
-        is_usable = is_available(self._state)
+        reading = self.state.reading
+        is_usable = is_available(self.state)
         has_gpus = reading is not None and bool(reading.gpus)
         # Nodes with GPUs offer GPUs; processes only if a job file has them.
         shows_stepper = (is_usable and not has_gpus) or count > 0
@@ -147,7 +143,7 @@ class _NodeRow(QWidget):
         self._figure.setText(text)
         self._figure.set_color_role(color_role)
         self._figure.set_role(role)
-        finding = worst_finding(self._state.health) if is_usable else None
+        finding = worst_finding(self.state.health) if is_usable else None
         self._name_label.set_color_role(
             "warn" if finding is not None else "text" if is_usable else "text3"
         )
@@ -160,19 +156,19 @@ class _NodeRow(QWidget):
 
     def _figure_text(self) -> tuple[str, Role, ColorRole]:
         selected_count = len(self.cells.selected_uuids()) or self.stepper.value()
-        reading = self._state.reading
+        reading = self.state.reading
         if selected_count:
-            can_start = is_available(self._state) and not self.cells.busy_gpus()
+            can_start = is_available(self.state) and not self.cells.busy_gpus()
             color_role: ColorRole = "text" if can_start else "bad"
             return f"{formats.count(selected_count)} selected", "small_strong", color_role
-        if not is_available(self._state) or reading is None:
+        if not is_available(self.state) or reading is None:
             return formats.NONE, "small", "text3"
-        finding = worst_finding(self._state.health)
+        finding = worst_finding(self.state.health)
         if finding is not None:
             return finding.description, "small", "warn"
         if not reading.gpus:
             return formats.plural(reading.cpu.cores, "core"), "small", "text3"
-        free_count = len(free_gpus(self._state))
+        free_count = len(free_gpus(self.state))
         return (f"{free_count} free" if free_count else "busy"), "small", "text3"
 
     @Slot()

@@ -35,17 +35,13 @@ _TEXTS = {
 
 def node_names(nodes: Sequence[str]) -> str:
     """Return ``gpu09, gpu12`` or ``gpu01, gpu02, gpu03 and 61 more``."""
-    shown_names = [_node_name(node) for node in nodes]
+    shown_names = ["this computer" if node == THIS_COMPUTER else node for node in nodes]
     if len(shown_names) > _MAX_NAMES + 1:
         hidden_count = len(shown_names) - _MAX_NAMES
         return f"{', '.join(shown_names[:_MAX_NAMES])} and {formats.count(hidden_count)} more"
     if len(shown_names) > 1:
         return f"{', '.join(shown_names[:-1])} and {shown_names[-1]}"
     return "".join(shown_names)
-
-
-def _node_name(node: str) -> str:
-    return "this computer" if node == THIS_COMPUTER else node
 
 
 def button_text(finding: PreflightFinding) -> str:

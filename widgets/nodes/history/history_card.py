@@ -74,7 +74,7 @@ class _Plot(CurvePanel):
 
     @Slot(float, float)
     def _follow_range(self, x0: float, x1: float) -> None:
-        if self.partner is not None and self.partner.is_fitted():
+        if self.partner is not None and self.partner.is_fitted:
             self.fit()
         else:
             self.set_x_range(x0, x1)
@@ -84,7 +84,7 @@ class _Plot(CurvePanel):
         super().refresh()
         # The names of both, at the current plot width, determine where the axis ends.
         partner = self.partner
-        if partner is not None and partner.is_fitted() and partner.x_range() != self.x_range():
+        if partner is not None and partner.is_fitted and partner.x_range() != self.x_range():
             CurvePanel.refresh(partner)
 
     def _name_widths(self) -> list[tuple[float, float]]:
@@ -201,16 +201,16 @@ class HistoryCard(Card):
         )
         self._period_picker.choose("3")
         self._period_picker.key_chosen.connect(self._rebuild)
-        self._timeline = JobTimeline()
+        self.timeline = JobTimeline()
         self._link = HoverLink()
         self._plots = _PlotColumn(VIEWS[0], self._link)
         self._plots_by_view = {VIEWS[0].key: self._plots}
-        self._timeline.follow(self.plot)
+        self.timeline.follow(self.plot)
         self._peers_label = Label("", "small", "text2", elide="right")
         self.pictures = PictureButton("of the history", lambda: self._plots)
         title = row(self._title, (self._peers_label, 1), *head_items, self.pictures, gap=S2)
         head = col(title, row(self._view_picker, STRETCH, self._period_picker), gap=S1)
-        super().__init__(head, self._timeline, (self._plots, 1), gap=S2)
+        super().__init__(head, self.timeline, (self._plots, 1), gap=S2)
         self._link.setParent(self)
 
     @property
@@ -222,10 +222,6 @@ class HistoryCard(Card):
     def lower_plot(self) -> CurvePanel:
         """The plot with the labels of the time axis, which may be the upper one."""
         return self._plots.plots[-1]
-
-    @property
-    def timeline(self) -> JobTimeline:
-        return self._timeline
 
     def show_job_period(self, period: JobPeriod) -> None:
         """From the next update on, show the time of a job instead of a choice of hours."""
@@ -272,7 +268,7 @@ class HistoryCard(Card):
             with plot.batch_redraws():
                 plot.clear()
                 plot.set_marks(thresholds=(), spans=())
-        self._timeline.show_bars((), 0.0, 1.0)
+        self.timeline.show_bars((), 0.0, 1.0)
         self._title.setText("")
         self._peers_label.setText("")
 
@@ -344,7 +340,7 @@ class HistoryCard(Card):
             layout.replaceWidget(previous_plots, self._plots)
         previous_plots.hide()
         self._plots.show()
-        self._timeline.follow(self.plot)
+        self.timeline.follow(self.plot)
 
     @Slot()
     def _rebuild(self) -> None:
@@ -408,7 +404,7 @@ class HistoryCard(Card):
         title, name = self._title.text(), node_title(self._state.name)
         plot_subject = title if name in title else f"{name}, {title[:1].lower()}{title[1:]}"
         start_s = min(start_s, end_s - _MIN_PERIOD_S)
-        self._timeline.show_bars(job_bars(self._jobs, self._state.name), start_s, end_s)
+        self.timeline.show_bars(job_bars(self._jobs, self._state.name), start_s, end_s)
         self._peers_label.setText(self._peers_text())
         threshold = ThresholdLine(HOT_C, f"hot above {formats.temperature(HOT_C)}")
         spans = problem_axis_spans(

@@ -245,10 +245,6 @@ def _past_row(reading: PastReading, problem_numbers: dict[str, float]) -> list[f
     return row
 
 
-def _number_or_nan(value: float | None) -> float:
-    return math.nan if value is None else value
-
-
 def _problem_number(problem: str, problem_numbers: dict[str, float]) -> float:
     """Return the number of a problem, from 1; 0 for ""."""
     return problem_numbers.setdefault(problem, len(problem_numbers) + 1.0) if problem else 0.0
@@ -314,7 +310,7 @@ class NodeHistory:
             self._values = np.concatenate((self._values, empty_rows))
         self._values[:, index] = math.nan
         rows = [self._rows[key] for key in values]
-        self._values[rows, index] = [_number_or_nan(value) for value in values.values()]
+        self._values[rows, index] = [math.nan if v is None else v for v in values.values()]
 
     def set_agent_history(self, agent_history: NodeHistoryData) -> bool:
         """Set the history of the node's agent; return True if the history now begins earlier."""

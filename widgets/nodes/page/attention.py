@@ -148,22 +148,18 @@ class AttentionCards(QWidget):
     def __init__(self, actions: NodeActions) -> None:
         super().__init__()
         self._actions = actions
-        self._cards: tuple[Attention, ...] = ()
+        self.cards: tuple[Attention, ...] = ()
         self._row = row(gap=S3)
         self.setLayout(self._row)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
         self.hide()
 
-    @property
-    def cards(self) -> tuple[Attention, ...]:
-        return self._cards
-
     def show_cards(self, cards: tuple[Attention, ...]) -> None:
         """Show these cards; without cards hide the widget."""
-        if cards == self._cards:
+        if cards == self.cards:
             return
-        same_nodes = [card.node for card in cards] == [card.node for card in self._cards]
-        self._cards = cards
+        same_nodes = [card.node for card in cards] == [card.node for card in self.cards]
+        self.cards = cards
         self.setVisible(bool(cards))
         self._set_direction()
         if same_nodes and all(isinstance(self._banner(n), Banner) for n in range(len(cards))):
@@ -182,7 +178,7 @@ class AttentionCards(QWidget):
         self._set_direction()
 
     def _set_direction(self) -> None:
-        is_narrow = self.width() < _CARD_MIN_W * len(self._cards)
+        is_narrow = self.width() < _CARD_MIN_W * len(self.cards)
         direction = QBoxLayout.Direction
         self._row.setDirection(direction.TopToBottom if is_narrow else direction.LeftToRight)
 

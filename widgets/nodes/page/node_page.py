@@ -70,8 +70,7 @@ class NodePage(QWidget):
         self._ranks: Mapping[tuple[str, str], int] = {}
         self._card_layout: tuple[int, bool] | None = None
         # The plots of a node that is opened are filled after its page is painted: both are 0.15 s.
-        self._history_timer = QTimer(self)
-        self._history_timer.setSingleShot(True)
+        self._history_timer = QTimer(self, singleShot=True)
         self._history_timer.timeout.connect(self._show_history)
         self._make_header(actions)
         self._details = KeyValueRow()

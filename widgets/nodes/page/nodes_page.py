@@ -136,9 +136,7 @@ class NodesPage(QWidget):
         self._pages = PageStack()
         for page in (QWidget(), self._reading_page, self.detail, self._overview):
             self._pages.addWidget(page)
-        self._reading_timer = QTimer(self)
-        self._reading_timer.setSingleShot(True)
-        self._reading_timer.setInterval(_READING_AFTER_MS)
+        self._reading_timer = QTimer(self, singleShot=True, interval=_READING_AFTER_MS)
         self._reading_timer.timeout.connect(
             partial(self._pages.setCurrentWidget, self._reading_page)
         )

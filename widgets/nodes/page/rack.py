@@ -73,21 +73,17 @@ class RackModel(QAbstractListModel):
 
     def __init__(self) -> None:
         super().__init__()
-        self._rows: tuple[NodeRow, ...] = ()
+        self.rows: tuple[NodeRow, ...] = ()
         self._dimmed: frozenset[str] = frozenset()
 
-    @property
-    def rows(self) -> tuple[NodeRow, ...]:
-        return self._rows
-
     def set_rows(self, rows: Sequence[NodeRow]) -> None:
-        new_rows, previous_rows = tuple(rows), self._rows
+        new_rows, previous_rows = tuple(rows), self.rows
         if [row.name for row in new_rows] != [row.name for row in previous_rows]:
             self.beginResetModel()
-            self._rows = new_rows
+            self.rows = new_rows
             self.endResetModel()
             return
-        self._rows = new_rows
+        self.rows = new_rows
         self._report_rows(
             number for number, row in enumerate(new_rows) if row != previous_rows[number]
         )
@@ -97,19 +93,19 @@ class RackModel(QAbstractListModel):
         changed_names = self._dimmed ^ names
         self._dimmed = names
         self._report_rows(
-            number for number, row in enumerate(self._rows) if row.name in changed_names
+            number for number, row in enumerate(self.rows) if row.name in changed_names
         )
 
     def row_of(self, name: str) -> int | None:
-        return next((n for n, row in enumerate(self._rows) if row.name == name), None)
+        return next((n for n, row in enumerate(self.rows) if row.name == name), None)
 
     def rowCount(self, parent: AnyIndex = NO_PARENT) -> int:
-        return 0 if parent.isValid() else len(self._rows)
+        return 0 if parent.isValid() else len(self.rows)
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if not index.isValid():
             return None
-        row = self._rows[index.row()]
+        row = self.rows[index.row()]
         if role == ROW_ROLE:
             return row
         if role == DIMMED_ROLE:

@@ -32,8 +32,16 @@ from widgets.nodes.provisioning.options_form import OptionsForm
 
 _WIDTH = 540
 _PORT_W = 96
-FIELDS = ("host", "name", "port", "user", "identity", "jump", "data_root")
-"""The fields that a refusal can concern; "" stands for no field."""
+_FIELDS = {
+    "host": ("Host", "gpu13 or 10.0.4.23"),
+    "name": ("Name", "gpu13"),
+    "port": ("Port", str(DEFAULT_PORT)),
+    "user": ("User", "from ~/.ssh/config, or your own"),
+    "identity": ("Key file", "the SSH agent and your own keys"),
+    "jump": ("Jump host", "user@gateway, as ProxyJump"),
+    "data_root": ("Data root on the node", "same path as here"),
+}
+"""Label and placeholder of each field."""
 _RARE_FIELDS = ("jump", "data_root")
 """Fields that are rarely needed."""
 
@@ -116,7 +124,7 @@ class AddNodeDialog(Dialog):
         self._pages = (self._form, self._trust_page, self._changed_key_page, self._passphrase_page)
         self.fill(*self._pages, head=self._title)
         self._show_page(self._form)
-        self._host.setFocus()
+        self._edits["host"].setFocus()
 
     # -- Answers of the controller.
 
@@ -152,9 +160,8 @@ class AddNodeDialog(Dialog):
         """
         self._is_connecting = False
         self._passphrase_page.ask(prompt, refusal)
-        self._show_page(
-            self._passphrase_page, f"Unlock the connection to {self._host.text().strip()}"
-        )
+        title = f"Unlock the connection to {self._text('host')}"
+        self._show_page(self._passphrase_page, title)
         self._passphrase_page.edit.setFocus()
 
     def show_keyring(self, reason: str) -> None:
@@ -162,10 +169,10 @@ class AddNodeDialog(Dialog):
         self._passphrase_page.show_keyring(reason)
 
     def show_refusal(self, field: str, message: str, remedy: str = "") -> None:
-        """Show a failure. `field` is one of `FIELDS`, or ""."""
+        """Show a failure. `field` is one of `_FIELDS`, or ""."""
         self._is_connecting = False
         text = f"{message} {remedy}".strip()
-        is_field = field in FIELDS
+        is_field = field in _FIELDS
         self._refusals = {field: text} if is_field else {}
         self._status.show_result("bad", "" if is_field else text)
         if field in _RARE_FIELDS:
@@ -181,45 +188,33 @@ class AddNodeDialog(Dialog):
 
     # -- The form.
 
+    def _text(self, field: str) -> str:
+        return self._edits[field].text().strip()
+
     def _make_form(self) -> QWidget:
-        self._host = LineEdit(placeholder="gpu13 or 10.0.4.23", name="Host")
-        self._name = LineEdit(placeholder="gpu13", name="Name")
-        self._port = LineEdit(placeholder=str(DEFAULT_PORT), name="Port")
-        self._user = LineEdit(
-            placeholder="from ~/.ssh/config, or your own",
-            name="User",
-        )
-        self._identity = LineEdit(placeholder="the SSH agent and your own keys", name="Key file")
-        self._jump = LineEdit(placeholder="user@gateway, as ProxyJump", name="Jump host")
-        self._data_root = LineEdit(placeholder="same path as here", name="Data root on the node")
-        edits = (
-            *(self._host, self._name, self._port, self._user),
-            *(self._identity, self._jump, self._data_root),
-        )
-        self._edits = dict(zip(FIELDS, edits, strict=True))
-        self._fields = {
-            "host": Field("Host", self._host),
-            "name": Field("Name", self._name),
-            "port": Field("Port", self._port),
-            "user": Field("User", self._user),
-            "identity": Field("Key file", self._identity),
-            "jump": Field("Jump host", self._jump),
-            "data_root": Field("Data root on the node", self._data_root),
+        self._edits = {
+            key: LineEdit(placeholder=placeholder, name=label)
+            for key, (label, placeholder) in _FIELDS.items()
         }
+        self._fields = {key: Field(_FIELDS[key][0], edit) for key, edit in self._edits.items()}
         self._fields["port"].setFixedWidth(_PORT_W)
         self.no_share = Switch("This node cannot access the data root: copy files over SSH")
         self.no_share.toggled.connect(self._apply_no_share)
         self.has_slurm = Switch("This is the login node of a Slurm cluster: Slurm starts the jobs")
-        self.has_slurm.toggled.connect(lambda: self._check_fields())
-        self._switches = (self.no_share, self.has_slurm, self.choices)
-        for widget in (*(self._fields[key] for key in _RARE_FIELDS), *self._switches):
-            widget.hide()
+        self.has_slurm.toggled.connect(lambda _is_on: self._check_fields())
+        switches = (self.no_share, self.has_slurm, self.choices)
+        rare_fields = [self._fields[key] for key in _RARE_FIELDS]
+        self._rare_parts = (*rare_fields, *switches)
+        for part in self._rare_parts:
+            part.hide()
         for field, edit in self._edits.items():
             edit.textEdited.connect(partial(self._accept_edit, field))
         self._key_file_button = IconButton("folder-open", "Choose a key file")
         self._key_file_button.clicked.connect(self._choose_identity)
         self._more_button = Button("More", kind="quiet", icon="caret-down")
-        self._more_button.clicked.connect(self._toggle_rare_fields)
+        self._more_button.clicked.connect(
+            lambda: self._show_rare_fields(self._fields["jump"].isHidden())
+        )
         self._status = TaskStatus("", cancel_label="")
         self._connect_button = Button(
             "Connect", kind="primary", tip="Connect to the node and read its hardware"
@@ -237,18 +232,12 @@ class AddNodeDialog(Dialog):
                 row((self._fields["host"], 1), self._fields["port"], gap=S3, top=True),
                 row((self._fields["name"], 1), (self._fields["user"], 1), gap=S3, top=True),
                 identity,
-                row(*((self._fields[key], 1) for key in _RARE_FIELDS), gap=S3, top=True),
-                col(*self._switches, gap=S1),
+                row(*((field, 1) for field in rare_fields), gap=S3, top=True),
+                col(*switches, gap=S1),
                 STRETCH,
                 col(
                     self._status,
-                    row(
-                        self._more_button,
-                        STRETCH,
-                        self._cancel_button,
-                        self._connect_button,
-                        gap=S2,
-                    ),
+                    row(self._more_button, STRETCH, self._cancel_button, self._connect_button),
                     gap=S2,
                 ),
                 gap=S3,
@@ -260,13 +249,13 @@ class AddNodeDialog(Dialog):
     def _accept_edit(self, field: str, _text: str = "") -> None:
         self._refusals.pop(field, None)
         self._status.clear()
-        if field == "host" and not self._name.isModified():
-            self._name.setText(suggested_name(self._host.text().strip()))
+        if field == "host" and not self._edits["name"].isModified():
+            self._edits["name"].setText(suggested_name(self._text("host")))
         self._check_fields()
 
     def _field_errors(self) -> dict[str, str]:
-        values = {key: edit.text().strip() for key, edit in self._edits.items()}
-        errors = dict.fromkeys(FIELDS, "")
+        values = {key: self._text(key) for key in _FIELDS}
+        errors = dict.fromkeys(_FIELDS, "")
         errors["host"] = host_error(values["host"])
         errors["name"] = name_error(values["name"])
         if values["name"].casefold() in self._existing_names:
@@ -288,27 +277,25 @@ class AddNodeDialog(Dialog):
         for key, field in self._fields.items():
             error = errors[key] if self._edits[key].text() else ""
             field.set_error(self._refusals.get(key, "") or error)
-            field.setEnabled(not self._is_connecting)
-        self._key_file_button.setEnabled(not self._is_connecting)
-        no_share = self.no_share.isChecked()
-        self._fields["data_root"].setEnabled(not self._is_connecting and not no_share)
-        self.no_share.setEnabled(not self._is_connecting and not self.has_slurm.isChecked())
-        self.has_slurm.setEnabled(not self._is_connecting and not no_share)
-        self.choices.setEnabled(not self._is_connecting)
-        self._more_button.setEnabled(not self._is_connecting)
-        self._connect_button.setEnabled(not any(errors.values()) and not self._is_connecting)
-
-    @Slot()
-    def _toggle_rare_fields(self) -> None:
-        self._show_rare_fields(self._fields["jump"].isHidden())
+        is_idle = not self._is_connecting
+        no_share, has_slurm = self.no_share.isChecked(), self.has_slurm.isChecked()
+        for part in (
+            *self._fields.values(),
+            self._key_file_button,
+            self._more_button,
+            self.choices,
+        ):
+            part.setEnabled(is_idle)
+        self._fields["data_root"].setEnabled(is_idle and not no_share)
+        self.no_share.setEnabled(is_idle and not has_slurm)
+        self.has_slurm.setEnabled(is_idle and not no_share)
+        self._connect_button.setEnabled(is_idle and not any(errors.values()))
 
     def _show_rare_fields(self, is_visible: bool) -> None:
         # With all fields the dialog is as high as a small screen.
         self._status.reserve_height(not is_visible)
-        for key in _RARE_FIELDS:
-            self._fields[key].setVisible(is_visible)
-        for widget in self._switches:
-            widget.setVisible(is_visible)
+        for part in self._rare_parts:
+            part.setVisible(is_visible)
         self._more_button.setText("Less" if is_visible else "More")
         self._more_button.set_icon("caret-up" if is_visible else "caret-down")
 
@@ -324,27 +311,24 @@ class AddNodeDialog(Dialog):
         folder = str(Path.home() / ".ssh")
         path, _ = QFileDialog.getOpenFileName(self, "Private key", folder)
         if path:
-            self._identity.setText(path)
+            self._edits["identity"].setText(path)
             self._accept_edit("identity")
 
     @Slot()
     def _request(self) -> None:
-        identity = self._identity.text().strip()
+        identity = self._text("identity")
         address = NodeAddress(
-            self._host.text().strip(),
-            int(self._port.text().strip() or 0),
-            self._user.text().strip(),
+            self._text("host"),
+            int(self._text("port") or 0),
+            self._text("user"),
             str(PurePath(identity)) if identity else "",
-            self._jump.text().strip(),
+            self._text("jump"),
         )
         self.show_progress(f"Connecting to {address.host}")
         no_share = self.no_share.isChecked()
-        data_root = "" if no_share else self._data_root.text().strip()
-        self.inspection_requested.emit(
-            NodeRequest(
-                address, self._name.text().strip(), data_root, no_share, self.has_slurm.isChecked()
-            )
-        )
+        data_root = "" if no_share else self._text("data_root")
+        name, has_slurm = self._text("name"), self.has_slurm.isChecked()
+        self.inspection_requested.emit(NodeRequest(address, name, data_root, no_share, has_slurm))
 
     @Slot()
     def _cancel_or_close(self) -> None:
@@ -359,7 +343,7 @@ class AddNodeDialog(Dialog):
         self._is_connecting = False
         self._status.clear()
         self._show_page(self._form)
-        self._host.setFocus()
+        self._edits["host"].setFocus()
         self.cancelled.emit()
 
     @Slot(object)
@@ -369,7 +353,7 @@ class AddNodeDialog(Dialog):
 
     @Slot(str, bool)
     def _pass_passphrase(self, passphrase: str, is_stored: bool) -> None:
-        self.show_progress(f"Connecting to {self._host.text().strip()}")
+        self.show_progress(f"Connecting to {self._text('host')}")
         self.passphrase_given.emit(passphrase, is_stored)
 
     def _show_page(self, page: QWidget, title: str = "Add a node") -> None:

@@ -221,7 +221,7 @@ class PassphrasePage(QWidget):
         self.default = Button("Unlock", kind="primary")
         self.default.setEnabled(False)
         self.default.clicked.connect(self._unlock)
-        self.edit.textChanged.connect(self._enable_unlock)
+        self.edit.textChanged.connect(lambda text: self.default.setEnabled(bool(text)))
         back_button = Button("Back")
         back_button.clicked.connect(self._request_back)
         store_column = col(self.store_column, self._keyring_reason, gap=2)
@@ -247,10 +247,6 @@ class PassphrasePage(QWidget):
             self.store_column.setChecked(False)
         self._keyring_reason.setText(reason)
         self._keyring_reason.setVisible(bool(reason))
-
-    @Slot(str)
-    def _enable_unlock(self, text: str) -> None:
-        self.default.setEnabled(bool(text))
 
     @Slot()
     def _unlock(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from PySide6.QtCore import Signal, Slot
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from backend.records.nodes.provisioning_options import (
@@ -80,7 +80,7 @@ class OptionsForm(QWidget):
         self._options = SetUpOptions()
         self._choices = {key: _Choice(*texts) for key, texts in _CHOICE_TEXTS.items()}
         for choice in self._choices.values():
-            choice.switch.toggled.connect(self._report_change)
+            choice.switch.toggled.connect(lambda _is_checked: self.changed.emit())
         self.setLayout(col(*self._choices.values(), gap=S2))
 
     def options(self) -> SetUpOptions:
@@ -114,7 +114,3 @@ class OptionsForm(QWidget):
     def hint_text(self, key: str) -> str:
         """Return the hint below a switch, for tests."""
         return self._choices[key].hint_text()
-
-    @Slot(bool)
-    def _report_change(self, _is_checked: bool) -> None:
-        self.changed.emit()

@@ -9,7 +9,7 @@ from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
 from backend.records.jobs.state import JobState
-from backend.records.nodes.entry import HostKey, SetUp, StepState
+from backend.records.nodes.entry import SetUp, StepState
 from widgets.common import formats, icons
 from widgets.common.buttons import Button
 from widgets.common.cards import VerticalScrollArea
@@ -106,7 +106,7 @@ class SetUpDialog(Dialog):
         self._addresses: dict[str, str] = {}
         self._tabs: dict[str, _NodeTab] = {}
         self._refused_nodes: set[str] = set()
-        self._selected_node = ""
+        self.selected_node = ""
         self._title = Label("", "title", elide="right")
         self._address = Label("", "small", "text3")
         self._view = SetUpView()
@@ -120,7 +120,9 @@ class SetUpDialog(Dialog):
         self._scroll = VerticalScrollArea(holder)
         self._trusted_key = TrustedKey()
         self._key_plate = KeyPlate("set the node up again")
-        self._key_plate.trust_page.key_trusted.connect(self._pass_trust)
+        self._key_plate.trust_page.key_trusted.connect(
+            lambda key: self.key_trusted.emit(self.selected_node, key)
+        )
         self._key_plate.trust_page.key_refused.connect(self._refuse_key)
         self._key_plate.changed_key_page.closed.connect(self.hide)
         self._key_plate.hide()
@@ -133,10 +135,12 @@ class SetUpDialog(Dialog):
         self._summary = Label("", "small", "text3", elide="right")
         self._options_button = Button("Options…", tip="Set it up with other options")
         self._options_button.setAutoDefault(False)
-        self._options_button.clicked.connect(self._request_choices)
+        self._options_button.clicked.connect(
+            lambda: self.choices_requested.emit(self.selected_node)
+        )
         self._cancel_button = Button("Cancel")
         self._cancel_button.setAutoDefault(False)
-        self._cancel_button.clicked.connect(self._request_cancel)
+        self._cancel_button.clicked.connect(lambda: self.cancel_requested.emit(self.selected_node))
         self._open_button = Button("Show node")
         self._open_button.setAutoDefault(False)
         self._open_button.clicked.connect(self._request_open)
@@ -187,9 +191,9 @@ class SetUpDialog(Dialog):
         if is_new:
             self._add_tab(set_up.node)
         self._tabs[set_up.node].show_set_up(set_up)
-        if is_new and (not self._selected_node or _has_ended(self._set_ups[self._selected_node])):
+        if is_new and (not self.selected_node or _has_ended(self._set_ups[self.selected_node])):
             self.select_node(set_up.node)
-        elif set_up.node == self._selected_node:
+        elif set_up.node == self.selected_node:
             self._show_selected()
         self._refresh_foot()
 
@@ -197,14 +201,10 @@ class SetUpDialog(Dialog):
     def select_node(self, node: str) -> None:
         """Show the steps of this node."""
         if node in self._set_ups:
-            self._selected_node = node
+            self.selected_node = node
             self._tabs[node].setChecked(True)
             self._show_selected()
             self._refresh_foot()
-
-    @property
-    def selected_node(self) -> str:
-        return self._selected_node
 
     def remove_node(self, node: str) -> None:
         """Remove the tab of a removed node."""
@@ -215,8 +215,8 @@ class SetUpDialog(Dialog):
         self._tab_column.removeWidget(tab)
         tab.hide()
         tab.deleteLater()
-        if node == self._selected_node:
-            self._selected_node = ""
+        if node == self.selected_node:
+            self.selected_node = ""
             next_node = next(iter(self._set_ups), "")
             if next_node:
                 self.select_node(next_node)
@@ -240,7 +240,7 @@ class SetUpDialog(Dialog):
             self.resize(_WIDTH + _NODES_W + S4, self.height())
 
     def _show_selected(self) -> None:
-        node = self._selected_node
+        node = self.selected_node
         set_up = self._set_ups[node]
         self._view.show_set_up(set_up)
         title = f"Set up {node}"
@@ -285,7 +285,7 @@ class SetUpDialog(Dialog):
             self._scroll.ensureWidgetVisible(self._view.step(failed_step.title), 0, 0)
 
     def _refresh_foot(self) -> None:
-        selected = self._set_ups.get(self._selected_node)
+        selected = self._set_ups.get(self.selected_node)
         if selected is None:
             return
         is_running = not all(_has_ended(set_up) for set_up in self._set_ups.values())
@@ -308,28 +308,16 @@ class SetUpDialog(Dialog):
         self._summary.setText(f"{summary}.")
         self._summary.set_color_role("text3" if color_role == "live" else color_role)
 
-    @Slot(object)
-    def _pass_trust(self, key: HostKey) -> None:
-        self.key_trusted.emit(self._selected_node, key)
-
     @Slot()
     def _refuse_key(self) -> None:
-        self._refused_nodes.add(self._selected_node)
+        self._refused_nodes.add(self.selected_node)
         self._show_selected()
         self._refresh_foot()
 
     @Slot()
-    def _request_cancel(self) -> None:
-        self.cancel_requested.emit(self._selected_node)
-
-    @Slot()
-    def _request_choices(self) -> None:
-        self.choices_requested.emit(self._selected_node)
-
-    @Slot()
     def _request_open(self) -> None:
         self.hide()
-        self.node_opened.emit(self._selected_node)
+        self.node_opened.emit(self.selected_node)
 
 
 def _has_ended(set_up: SetUp) -> bool:

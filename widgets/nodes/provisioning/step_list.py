@@ -148,7 +148,9 @@ class StepDetails(QWidget):
         self._shown_lines: list[str] = []
         self.retry = Button("Retry from here", icon="arrow-clockwise")
         self.copy = Button("Copy log", kind="quiet", icon="copy")
-        self.copy.clicked.connect(self._copy_log)
+        self.copy.clicked.connect(
+            lambda: QGuiApplication.clipboard().setText(strip_codes(self._output))
+        )
         self._actions = QWidget()
         self._actions.setLayout(row(self.retry, self.copy, STRETCH, gap=S2))
         # The remedy comes before the log; a long log would push it out of view.
@@ -187,10 +189,6 @@ class StepDetails(QWidget):
             else:
                 self._line_column.addWidget(Label(line, "mono", "text2", elide="right"))
 
-    @Slot()
-    def _copy_log(self) -> None:
-        QGuiApplication.clipboard().setText(strip_codes(self._output))
-
 
 class SetUpView(QWidget):
     """All steps of one node.
@@ -203,18 +201,13 @@ class SetUpView(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._set_up = SetUp("")
+        self.set_up = SetUp("")
         self._steps: dict[str, SetUpStep] = {}
         self._views: dict[str, StepView] = {}
         self._column = col(gap=0)
         self.setLayout(self._column)
-        self._clock = QTimer(self)
-        self._clock.setInterval(_TICK_MS)
+        self._clock = QTimer(self, interval=_TICK_MS)
         self._clock.timeout.connect(self._tick)
-
-    @property
-    def set_up(self) -> SetUp:
-        return self._set_up
 
     def step(self, title: str) -> StepView:
         return self._views[title]
@@ -223,7 +216,7 @@ class SetUpView(QWidget):
         """Show an update of the set-up; before the first update there are only the plans."""
         steps = {step.title: step for step in set_up.steps or map(SetUpStep, STEPS)}
         is_other = list(self._steps) != list(steps)
-        self._set_up, self._steps = set_up, steps
+        self.set_up, self._steps = set_up, steps
         if is_other:
             self._remove_steps()
             for title in steps:
@@ -252,7 +245,7 @@ class SetUpView(QWidget):
         self._column.addWidget(view)
 
     def _request_retry(self, title: str) -> None:
-        self.retry_requested.emit(self._set_up.node, title)
+        self.retry_requested.emit(self.set_up.node, title)
 
     @Slot()
     def _tick(self) -> None:

@@ -352,6 +352,11 @@ INSTALLED = "── packages of this error: torch 2.4.1, transformers 4.46.0 (ca
             "A file was saved with another version of numpy than the installed one",
         ),
         (
+            USER.format("load_url(address)") + PACKAGE.format("torch", "raise RuntimeError("),
+            "RuntimeError: Only one file(not dir) is allowed in the zipfile",
+            "A file was saved in a form that the installed version of Python, PyTorch or another",
+        ),
+        (
             USER.format("import spacy") + PACKAGE.format("thinc", "if torch.cuda.amp:"),
             "AttributeError: module 'torch.cuda' has no attribute 'amp'",
             "thinc was written for another version of torch: module 'torch.cuda' has no",

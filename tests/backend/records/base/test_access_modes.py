@@ -14,8 +14,7 @@ from backend.records.base import access_modes
 from backend.records.base.access_modes import make_folder, make_folders, open_for_writing
 from backend.records.base.atomic_files import PreallocatedFile, replace_json
 from backend.records.base.local_files import Files
-from backend.training.history_file import open_history
-from backend.training.tensorboard import EventFile
+from backend.training.curve_files import EventFile, open_history
 from tests.users import GROUP, IS_ROOT, MEMBER, OUTSIDER, OWNER, ROOT, User, act_as, give_root
 
 FILE_MODES = {

@@ -217,7 +217,7 @@ def test_nodes_with_different_open_mpi_are_refused(cluster: Cluster, set_up_toge
         mpirun.write_text(text)
         mpirun.chmod(0o755)
         node = cluster.nodes[name]
-        node.node_info = replace(node.node_info, mpirun=str(mpirun))
+        node.node_info = replace(node.node_info, mpirun=str(mpirun), mpi_version=version)
     system_options = SetUpOptions(system_mpi=True)
     if set_up_together:
         done = cluster.set_up("gpu1", "gpu2", options=system_options)
@@ -363,8 +363,10 @@ def test_packages_of_user_code_are_kept_when_a_node_is_set_up_again(
     plans: list[tuple[str, ...]] = []
 
     def fake(entry: NodeEntry, _open: object, plan: SetUpPlan, *_: object) -> NodeEntry:
-        plans.append(plan.packages)
-        installation = NodeInstallation("p", "m", "5.0.11", "e", "b", "s", packages=plan.packages)
+        plans.append(plan.options.packages)
+        installation = NodeInstallation(
+            "p", "m", "5.0.11", "e", "b", "s", packages=plan.options.packages
+        )
         return replace(entry, installation=installation)
 
     monkeypatch.setattr(provisioning, "set_up", fake)

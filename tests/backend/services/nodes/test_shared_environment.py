@@ -97,7 +97,7 @@ def test_a_node_that_cannot_write_to_the_data_root_is_refused(cluster: Cluster) 
     done = cluster.set_up("gpu1", "gpu2", options=SHARED)
     refusal = done["gpu2"]
     assert isinstance(refusal, BackendError)
-    assert refusal.message.startswith("gpu2 cannot write to the data root")
+    assert refusal.message.startswith("gpu2 may not write to the data root")
     assert not isinstance(done["gpu1"], BackendError)
 
 

@@ -19,7 +19,7 @@ from backend.datastore.access.root_access import OpenRoot
 from backend.node.system.start_supervisor import CODE_ROOT, own_environment
 from backend.services.tools import event_viewer
 from backend.services.tools.event_viewer import EventViewers
-from backend.training.tensorboard import EventFile
+from backend.training.curve_files import EventFile
 from tests.fakes.mounted_root import mounted
 from tests.waiting import LIMIT_S, wait_for
 

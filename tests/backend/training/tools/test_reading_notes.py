@@ -17,7 +17,7 @@ from backend.records.library.preview import ReadingNote, note_messages
 from backend.services.preflight import names
 from backend.services.preflight.checks import judge
 from backend.services.preflight.context import JobPreflight
-from backend.training.tools import overlays
+from backend.training.tools import thumbnails
 from backend.training.tools.check_model import check_model
 from backend.training.tools.preview import preview
 from backend.training.tools.scan import scan
@@ -128,7 +128,7 @@ def test_boxes_have_the_colour_and_the_name_of_their_class() -> None:
         "boxes": torch.tensor([[1.0, 1, 8, 8], [10, 10, 18, 18], [20, 20, 28, 28]]),
         "labels": torch.tensor([1, 0, 1]),
     }
-    (part, *_) = overlays.display_parts(leaves_of((torch.zeros(3, 32, 32), target)))
+    (part, *_) = thumbnails.display_parts(leaves_of((torch.zeros(3, 32, 32), target)))
     image = Image.open(io.BytesIO(base64.b64decode(part.png))).convert("RGB")
     colours = [image.getpixel((offset, offset)) for offset in (1, 10, 20)]
     assert colours[0] == colours[2] != colours[1]

@@ -18,9 +18,8 @@ from PySide6.QtGui import QImage
 from backend.records.library.preview import SamplePage, SamplePart
 from backend.training.tools import protocol as tool_protocol
 from backend.training.tools import sample_page
-from backend.training.tools.overlays import display_parts
 from backend.training.tools.sample_page import page
-from backend.training.tools.thumbnails import leaves_of, target_text
+from backend.training.tools.thumbnails import display_parts, leaves_of, target_text
 from tests.waiting import LIMIT_S
 
 LOADER = """

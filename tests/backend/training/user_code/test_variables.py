@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.training.user_code.variables import set_variables
+from backend.training.user_code.importing import set_variables
 
 
 @pytest.fixture

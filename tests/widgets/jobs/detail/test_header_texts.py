@@ -140,8 +140,9 @@ def test_after_starting_over_no_figure_of_the_old_runs_is_left(qtbot):
     qtbot.waitUntil(lambda: "Accuracy" in small_plots(detail.curves))
     plot = small_plots(detail.curves)["Accuracy"]
     assert "0.750" in visible_texts(plot)
-    assert detail._run_starts
-    assert detail.curves.started_s == 1.0
+    curves = detail.curves.run_curves
+    assert curves.run_starts()
+    assert curves.started_s == 1.0
     restarted_update = update(
         replace_fields(LIVE, state=JobState.STARTING, run=4), 1, [], drop_from=0
     )
@@ -151,7 +152,7 @@ def test_after_starting_over_no_figure_of_the_old_runs_is_left(qtbot):
         )
     )
     assert "–" in visible_texts(plot)
-    assert (detail._run_starts, detail.curves.started_s) == ({}, 0.0)
+    assert (curves.run_starts(), curves.started_s) == ((), 0.0)
 
 
 def test_a_file_of_a_script_that_names_no_step_is_named_itself():

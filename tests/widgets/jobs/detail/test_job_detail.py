@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import shiboken6
@@ -390,7 +391,7 @@ def test_no_button_of_the_export_dialog_moves_when_the_answer_comes(qtbot):
     for answer in (
         lambda: dialog.show_progress(0.5, "Writing"),
         lambda: dialog.show_error("There is no room on the disk. Choose another folder."),
-        lambda: dialog.show_exported("/home/mai/digits.zip"),
+        lambda: dialog.show_exported(Path("/home/mai/digits.zip")),
     ):
         answer()
         dialog.layout().activate()
@@ -405,7 +406,7 @@ def test_an_export_offers_its_folder_until_another_format_is_chosen(detail, qtbo
     dialog = detail.exporter.dialog.dialog
     show = find_only(TaskStatus, dialog).show_in_folder
     assert not show.isVisible()
-    detail.exporter.show_exported("a", "/home/mai/digits.zip")
+    dialog.show_exported(Path("/home/mai/digits.zip"))
     with expect_request(detail.job_actions, job_actions.SHOW_FILE) as request:
         qtbot.mouseClick(show, Qt.MouseButton.LeftButton)
     assert request.args == ["/home/mai/digits.zip"]

@@ -327,7 +327,7 @@ def test_the_plots_of_heat_and_clock_zoom_together(card):
         assert partner.x_range() == plot.x_range() == (NOON - 3000, NOON - 2000)
         plot._fit_on_request()
         assert partner.x_range() == plot.x_range() == full_range
-        assert partner.is_fitted()
+        assert partner.is_fitted
 
 
 def test_memory_errors_are_plotted_where_a_gpu_counts_them(card):

@@ -1,4 +1,4 @@
-"""Writer of ``history.toml``: complete blocks in order, without a loss.
+"""Files of curves: ``history.toml``, in complete blocks without a loss, and event files.
 
 Blocks that the disk does not accept wait in memory and are written with the next blocks. On NFS
 other computers see data once it is flushed or closed, and only then is a full disk reported
@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from backend.base.log import suppress
 from backend.records.base import access_modes
+from backend.records.base.access_modes import make_folders
 from backend.records.jobs.history import BLOCK_END, Block, encode
 
 FLUSH_INTERVAL_S = 2.0
@@ -23,6 +25,9 @@ FLUSH_INTERVAL_S = 2.0
 took 0.1 to 0.2 ms longer (``tests/benchmarks/step_overhead.py``). Readers on NFS do not poll more
 often: they ask a server for a file's attributes every 3 s (nfs(5), ``acregmin``).
 """
+
+
+_VERSION = "brain.Event:2"
 
 
 class HistoryFile:
@@ -124,3 +129,58 @@ def open_history(path: Path) -> tuple[IO[bytes], int]:
 def _truncate(file: IO[bytes], end: int) -> None:
     file.truncate(end)
     file.seek(end)
+
+
+class EventFile:
+    """The points of one run below ``folder`` for TensorBoard; no file before the first points.
+
+    tensorboardX's own `SummaryWriter` passes points to a thread, and a full disk ends that thread
+    permanently; a caller then waits forever once its queue is full. Here the caller writes them,
+    and gets the disk's errors.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._records: Any = None
+
+    def write(self, points: Iterable[tuple[int, Mapping[str, float]]]) -> None:
+        """Write the values at each step, and flush them to the disk.
+
+        Raises:
+            OSError: The disk does not accept them. Pass them again: they go to a new file then,
+                because the end of the old one is unknown. TensorBoard reads both as one.
+        """
+        # Late: it takes a second of the interpreter.
+        from tensorboardX.proto.event_pb2 import Event
+        from tensorboardX.proto.summary_pb2 import Summary
+
+        try:
+            if self._records is None:
+                self._open_file()
+            for step, values in points:
+                for name, value in values.items():
+                    # tensorboardX's `scalar` would make “IoU (0.5)” and “IoU [0.5]” one curve.
+                    summary = Summary(value=[Summary.Value(tag=name, simple_value=value)])
+                    event = Event(wall_time=time.time(), step=step, summary=summary)
+                    self._records.write(event.SerializeToString())
+            self._records.flush()
+        except OSError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        records, self._records = self._records, None
+        if records is not None:
+            with suppress(OSError):
+                records.close()
+
+    def _open_file(self) -> None:
+        from tensorboardX.proto.event_pb2 import Event
+        from tensorboardX.record_writer import RecordWriter
+
+        make_folders(self._folder)
+        # TensorBoard reads them in the order of their names.
+        name = f"events.out.tfevents.{time.time():.3f}.{socket.gethostname()}"
+        self._records = RecordWriter(str(self._folder / name))
+        version_event = Event(wall_time=time.time(), file_version=_VERSION)
+        self._records.write(version_event.SerializeToString())

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.records.jobs.history import Block, encode
-from backend.training import history_file
-from backend.training.history_file import HistoryFile, open_history
+from backend.training import curve_files
+from backend.training.curve_files import HistoryFile, open_history
 
 
 def block(first: int) -> Block:
@@ -101,7 +101,7 @@ def test_each_write_is_seen_at_once_and_few_are_flushed(
     flushes: list[int] = []
     monkeypatch.setattr(os, "fsync", flushes.append)
     now = [0.0]
-    monkeypatch.setattr(history_file.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(curve_files.time, "monotonic", lambda: now[0])
     history = HistoryFile(path)
     for number in range(1, 9):
         history.append([block(number)])
