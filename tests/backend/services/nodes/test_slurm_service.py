@@ -89,7 +89,7 @@ def test_the_last_state_holds_while_the_login_node_does_not_answer(
     wait_for(is_queued_and_unanswered, "queries without an answer")
 
 
-def test_without_any_answer_there_is_no_news_and_no_end(
+def test_without_any_answer_the_state_is_not_known_and_nothing_ends(
     folder: OpenJob, make_service: Callable[[LoginNode], SlurmService]
 ) -> None:
     assert make_service(LoginNode(no_answer)).condition(folder, 1) is None
@@ -111,7 +111,7 @@ def test_a_slow_login_node_delays_only_the_first_question(
     assert {condition.state for condition in conditions if condition} == {JobState.QUEUED}
 
 
-def test_a_run_without_a_readable_submission_has_no_news(
+def test_a_run_without_a_readable_submission_has_no_known_state(
     folder: OpenJob, make_service: Callable[[LoginNode], SlurmService]
 ) -> None:
     folder.attempt(1).slurm.write_text("{")
