@@ -25,7 +25,8 @@ from tests.backend.records.jobs.test_job_config import GOOD
 
 ROOT = Path(__file__).parents[4]
 WHERE_NAMES_ARE = {
-    ROOT / "backend/records/jobs" / name for name in ("config.py", "torch_options.py")
+    ROOT / "backend/records" / name
+    for name in ("jobs/config.py", "jobs/torch_options.py", "slurm/placement.py")
 }
 METRICS = {"Learning rate", "Gradient norm"}
 """Are measured, too, and have a curve of the same name."""
