@@ -195,6 +195,16 @@ class SlurmLauncher:
             job = self._slurm.ended_job(number) or job
         return job if job is not None and is_own(job, folder.job_id) else None
 
+    def leave_queue(self, folder: JobFolder) -> bool:
+        """Cancel the job of the newest run while it waits; return False if it has begun.
+
+        Raises:
+            BackendError: Slurm does not answer, or the number is another job's now.
+        """
+        self._cancel(folder, "--state=PENDING")
+        job = self._job(folder, folder.newest_run())
+        return job is None or job.is_over
+
     def signal(self, folder: JobFolder) -> None:
         """Let the supervisor stop the run with a checkpoint."""
         self._cancel(folder, "--batch", "--signal=USR1")
@@ -218,6 +228,7 @@ class SlurmLauncher:
                 "The run of this job is over; nothing was ended.",
             )
         self._slurm.output(("scancel", *options, number))
+        self._slurm.jobs(is_new=True)
 
 
 def allocation_launch(launch: Launch, placement: SlurmPlacement) -> Launch:

@@ -15,6 +15,7 @@ from backend.datastore.access.root_access import OpenJob, now_s
 from backend.datastore.jobs.run_status import RunObservation, RunState, RunStateReader, derive_state
 from backend.node.run.finalize import Supervision, close_run
 from backend.records.jobs.status import UnrecordedEnd
+from backend.records.slurm.submission import has_number
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ def inspect(folder: OpenJob) -> tuple[RunObservation, RunState]:
             f"The job's folder {folder.path} cannot be read: {error.strerror}.",
             "Check that the data root is mounted.",
         ) from error
-    is_claimed = run_facts.run and not folder.attempt(run_facts.run).slurm.exists()
+    is_claimed = run_facts.run and not has_number(folder.attempt(run_facts.run))
     if is_claimed and run_facts.exit is None and run_facts.supervision is Supervision.NOT_SEEN:
         run_facts = replace(run_facts, claimed_s=_claim_age_s(folder, run_facts.run))
     return run_facts, derive_state(run_facts)

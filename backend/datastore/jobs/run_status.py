@@ -43,6 +43,7 @@ from backend.records.jobs.stop_request import (
 )
 from backend.records.queue.entry import QueueEntry
 from backend.records.slurm.job import Condition
+from backend.records.slurm.submission import has_number
 
 DOUBT_AFTER_S = SILENT_AFTER_S
 _STOP_SEEN_S = 8.0
@@ -297,7 +298,7 @@ class RunStateReader:
             status=self._status,
             supervision=supervision,
             # A job may wait in the queue of a scheduler for days.
-            claimed_s=0.0 if is_submitted else now_s - self._run_seen_s,
+            claimed_s=0.0 if has_number(folder.attempt(run)) else now_s - self._run_seen_s,
             silent_s=now_s - self._heartbeat_s,
             last_news=self._last_news,
             silent_nodes=()

@@ -102,14 +102,17 @@ class SlurmService:
         A first run that has not begun is given back: the job is as before its start.
 
         Raises:
-            BackendError: Slurm does not answer.
+            BackendError: Slurm does not answer, or the job begins just now.
         """
         folder = self._root.job(job_id)
         run = folder.newest_run()
         if not run or not folder.attempt(run).slurm.exists():
             return False
         launcher = self.launcher(read_submission(folder, run).placement)
-        launcher.end(folder)
+        if not launcher.leave_queue(folder):
+            raise BackendError(
+                f"The job {job_id} has just left Slurm's queue and begins.", "Stop it instead."
+            )
         launch = launch_of(folder.launch, run)
         if launch is not None and not folder.attempt(run).exit.exists():
             run_start.give_back(folder, launch, self._root.files)
@@ -126,7 +129,9 @@ class SlurmService:
             swallowed(error)
             return None
         with self._lock:
-            watch = self._watches.setdefault(placement.cluster, _JobWatch(self._poll_s))
+            if placement.cluster not in self._watches:
+                self._watches[placement.cluster] = _JobWatch(self._poll_s)
+            watch = self._watches[placement.cluster]
         return watch.condition(folder, run, self.launcher(placement))
 
     def close(self) -> None:
@@ -167,13 +172,19 @@ class _JobWatch:
     def _renew(self) -> None:
         with self._lock:
             launchers = dict(self._launchers)
-        for (job_id, run), (folder, launcher) in launchers.items():
-            if folder.newest_run() != run:
-                continue
+        for key, (folder, launcher) in launchers.items():
             try:
-                self._conditions[job_id, run] = launcher.state(folder)
-            except BackendError as error:
+                is_newest = folder.newest_run() == key[1]
+                condition = launcher.state(folder) if is_newest else None
+            except (BackendError, OSError) as error:
                 swallowed(error)
+                continue
+            if condition is not None:
+                self._conditions[key] = condition
+            if condition is None or (condition.state is not None and condition.state.is_over):
+                # The record of its end has all that a later reader needs.
+                with self._lock:
+                    self._launchers.pop(key, None)
 
     def close(self) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)

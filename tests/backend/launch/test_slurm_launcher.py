@@ -241,3 +241,21 @@ def test_a_rank_has_the_gpu_that_slurm_gave_to_it() -> None:
     assert visible_devices("slurm:1", {}) == "1"
     assert visible_devices("GPU-1,GPU-2", environment) == "GPU-1,GPU-2"
     assert visible_devices("", environment) == ""
+
+
+@pytest.mark.parametrize(
+    ("state", "has_left"), [("CANCELLED|None|N/A", True), ("RUNNING|None|N/A", False)]
+)
+def test_only_a_job_that_waits_leaves_the_queue(
+    login_node: LoginNode, run: Run, state: str, has_left: bool
+) -> None:
+    """Slurm itself compares the state: the job may begin just before it is cancelled."""
+    launcher(login_node).submit(run.folder, launch_of_run(run))
+
+    def cancel() -> CommandResult:
+        login_node.add_job("17", state)
+        return CommandResult(0, "", "")
+
+    login_node.answers["scancel"] = cancel
+    assert launcher(login_node).leave_queue(run.folder) is has_left
+    assert ("scancel", "--state=PENDING", "17") in login_node.commands

@@ -24,6 +24,8 @@ from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, run_tag
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus, UnrecordedEnd
+from backend.records.slurm.placement import SlurmPlacement
+from backend.records.slurm.submission import Submission
 from tests.fakes.mounted_root import MOUNTED
 from tests.fakes.runs import Run
 from tests.waiting import LIMIT_S, wait_for
@@ -70,6 +72,18 @@ def test_m07_an_old_claim_by_the_clock_of_the_share_is_reaped(folder: OpenJob) -
     assert reap(OpenJob(folder.path, disk)) is UnrecordedEnd.NEVER_STARTED
     assert RunStateReader(folder).read().status.message == "The run did not start within 120 s."
     assert read_json(folder.attempt(1).exit)["state"] == "ERROR"
+
+
+@pytest.mark.parametrize(("number", "reason"), [("17", None), ("", UnrecordedEnd.NEVER_STARTED)])
+def test_a_run_may_wait_in_the_queue_of_slurm_only_if_slurm_has_it(
+    folder: OpenJob, number: str, reason: UnrecordedEnd | None
+) -> None:
+    folder.attempt(1).supervisor.unlink()
+    replace_json(folder.status, RunStatus(JobState.STARTING, run=1).to_dict())
+    replace_json(folder.attempt(1).slurm, Submission(SlurmPlacement("hpc"), "", number).to_dict())
+    disk = Aged()
+    disk.age_s = 200
+    assert reap(OpenJob(folder.path, disk)) is reason
 
 
 @pytest.mark.parametrize("ahead_s", [-7200.0, -130.0, 0.0, 130.0, 7200.0, 1e8])

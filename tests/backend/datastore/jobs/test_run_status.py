@@ -33,6 +33,9 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus
 from backend.records.jobs.stop_request import stop_requested
 from backend.records.queue.entry import QueueEntry
+from backend.records.slurm.job import Condition
+from backend.records.slurm.placement import SlurmPlacement
+from backend.records.slurm.submission import Submission
 from tests.backend.node.queue.test_retry import make_launch
 from tests.fakes.mounted_root import MOUNTED
 from tests.fakes.runs import Run
@@ -220,6 +223,38 @@ def test_the_exit_record_is_believed_before_status_and_process() -> None:
             40,
             "",
         )
+
+
+@pytest.mark.parametrize(
+    ("run_exit", "condition", "expected"),
+    [
+        (None, Condition(JobState.QUEUED, "It waits."), (JobState.QUEUED, "It waits.")),
+        (None, Condition(JobState.STARTING, "It boots."), (JobState.STARTING, "It boots.")),
+        (None, Condition(None), (JobState.TRAINING, "")),
+        (None, Condition(JobState.ERROR, "Cancelled."), (JobState.ERROR, "Cancelled.")),
+        (RunExit(1, JobState.INTERRUPTED, "", pause="Its limit is near."),
+         Condition(JobState.PAUSED, "It waits."), (JobState.PAUSED, "It waits.")),
+        (RunExit(1, JobState.ERROR, "mpirun ended."), Condition(JobState.ERROR, "A node failed."),
+         (JobState.ERROR, "A node failed.")),
+        (RunExit(1, JobState.FINISHED, ""), None, (JobState.FINISHED, "")),
+    ],
+)  # fmt: skip
+def test_the_state_in_slurm_completes_what_the_run_wrote(
+    run_exit: RunExit | None, condition: Condition | None, expected: tuple[JobState, str]
+) -> None:
+    observation = RunObservation(run=1, exit=run_exit, status=TRAINING, condition=condition)
+    run_state = derive_state(observation)
+    assert (run_state.state, run_state.status.message) == expected
+
+
+def test_a_job_that_slurm_queued_again_is_paused_while_slurm_does_not_answer(
+    folder: OpenJob,
+) -> None:
+    run_exit = RunExit(1, JobState.INTERRUPTED, "", pause="Its limit is near.")
+    replace_json(folder.attempt(1).exit, run_exit.to_dict())
+    replace_json(folder.attempt(1).slurm, Submission(SlurmPlacement("hpc"), "", "17").to_dict())
+    status = RunStateReader(folder).read().status
+    assert (status.state, status.message) == (JobState.PAUSED, "Its limit is near.")
 
 
 def test_a_reader_between_the_last_two_writes_sees_the_final_state(
