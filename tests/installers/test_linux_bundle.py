@@ -216,7 +216,8 @@ def test_the_window_opens_and_all_of_it_comes_from_the_folder(
         shutil.copy(picture, copy_path)
     assert answer == {"code": 0, "torch": False, "foreign": []}
     image = QImage(str(picture))
-    assert (image.width(), image.height()) >= (1000, 640)
+    assert image.width() >= 900
+    assert image.height() >= 600
     colours = {
         image.pixelColor(x, y).name()
         for x in range(0, image.width(), 3)
@@ -308,7 +309,8 @@ def test_a_checkout_reads_imports_of_the_bundle(bundle: UnpackedBundle, tmp_path
         text=True,
     )
     (version,) = json.loads(listing.stdout)
-    assert version == json.loads(imported.stdout)
+    # What the import proposes for a new job is not kept.
+    assert version == {k: v for k, v in json.loads(imported.stdout).items() if k != "suggestion"}
 
 
 def test_the_pip_that_fetches_wheels_for_nodes_is_there(bundle: UnpackedBundle) -> None:
