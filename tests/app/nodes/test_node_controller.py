@@ -53,13 +53,13 @@ class Cluster:
             unavailable_reason=lambda: "This computer has no system keyring."
         )
 
-    def add(self, name, address, *, accept, passphrase=None, node_data_root="", is_staged=False):
+    def add(self, name, address, *, accept, passphrase, node_data_root, is_staged, has_slurm):
         assert not accept(KEY), "only the user accepts"
         self.passphrases.append(passphrase("/key") if passphrase is not None else "")
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        self.entries.append(NodeEntry(name, address, is_staged=is_staged))
+        self.entries.append(NodeEntry(name, address, is_staged=is_staged, has_slurm=has_slurm))
         return self.entries[-1]
 
     def list(self):
@@ -165,6 +165,13 @@ def test_a_node_that_sees_no_data_root_is_added_as_one(dialog, cluster, controll
     dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13", no_share=True))
     qtbot.addWidget(visible_window(SetUpDialog))
     assert [entry.is_staged for entry in cluster.entries] == [True]
+
+
+def test_a_login_node_of_slurm_is_added_as_one(dialog, cluster, controller, qtbot):
+    cluster.answers = [None]
+    dialog.inspection_requested.emit(NodeRequest(ADDRESS, "hpc", has_slurm=True))
+    qtbot.addWidget(visible_window(SetUpDialog))
+    assert [entry.has_slurm for entry in cluster.entries] == [True]
 
 
 def test_f55_a_changed_key_has_no_way_in(dialog, cluster):
