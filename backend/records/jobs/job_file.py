@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from backend.records.base.schema import kind_of
 from backend.records.base.validation import (
+    REQUIRED,
     ConfigError,
     Table,
     job_name_error,
@@ -67,7 +68,7 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
     if isinstance(rates := raw.get("lr_of"), Mapping):
         raw = {**raw, "lr_of": [f"{name}={factor}" for name, factor in rates.items()]}
     top = Table(raw, "", errors)
-    name = declared_settings(JobConfig)["name"].take_value(top, "name")
+    name = top.text("name", REQUIRED)
     if isinstance(raw.get("name"), str) and job_name_error(name):
         top.add_error("name", job_name_error(name))
     policy = _read_policy(top.table("checkpoint", {}))
