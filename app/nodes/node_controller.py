@@ -109,7 +109,7 @@ class NodeController(DialogController[AddNodeDialog | Question]):
         self._request = NodeRequest(NodeAddress(""), "")
         self._attempt: object = None
         """The attempt to add a node whose outcome is shown, None after Cancel."""
-        self.provisioning = ProvisioningController(services, runner, page, window)
+        self.provisioning = ProvisioningController(services, runner, page, window, self)
         self.provisioning.finished.connect(self.refresh)
         self._orphan_finder = OrphanFinder(services, runner, page, self)
         self._ssh_poller = SshPoller(services, runner)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from PySide6.QtCore import QTimer, Signal, Slot
+from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from app.runtime.background import Runner
@@ -49,9 +49,15 @@ class ProvisioningController(DialogController[SetUpAgainDialog]):
     finished = Signal()
 
     def __init__(
-        self, services: Services, runner: Runner, page: NodesPage, window: QWidget
+        self,
+        services: Services,
+        runner: Runner,
+        page: NodesPage,
+        window: QWidget,
+        parent: QObject | None = None,
     ) -> None:
-        super().__init__(runner, window)
+        # Not of the window: it is stopped after the window is deleted.
+        super().__init__(runner, window, parent)
         self._services = services
         self._page = page
         self._steps_dialog: SetUpDialog | None = None

@@ -17,7 +17,8 @@ from backend.records.base.layout import RUN_VARIABLE
 from backend.records.jobs.status import ProcessIdentity
 
 _PROC = Path("/proc")
-_EXEC_S = 1.0
+_EXEC_S = 10.0
+"""On two busy cores a process was in ``execve`` for more than 1 s."""
 """The longest wait for a program that is being loaded: 25 ms beside six busy processes on two
 cores. One that is loaded from a share that hangs never starts."""
 
