@@ -18,9 +18,8 @@ from backend.records.jobs.status import ProcessIdentity
 
 _PROC = Path("/proc")
 _EXEC_S = 10.0
-"""On two busy cores a process was in ``execve`` for more than 1 s."""
 """The longest wait for a program that is being loaded: 25 ms beside six busy processes on two
-cores. One that is loaded from a share that hangs never starts."""
+cores, once more than 1 s beside ten. One that is loaded from a share that hangs never starts."""
 
 
 @lru_cache(maxsize=1)
