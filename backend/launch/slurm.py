@@ -106,7 +106,10 @@ class SlurmCluster:
         """
         result = self._login_node.run(argv, input=input, limit_s=_LIMIT_S)
         if not result.ok:
-            raise BackendError(f"Slurm refused {argv[0]}: {_own_sentence(result)}.")
+            raise BackendError(
+                f"Slurm refused {argv[0]}: {_own_sentence(result)}.",
+                f"Run {argv[0]} on the login node to see whether Slurm works there.",
+            )
         return result.out
 
 

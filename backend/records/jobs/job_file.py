@@ -127,7 +127,11 @@ def _read_placement(top: Table) -> dict[str, Any]:
     slurm_table = top.table("slurm")
     slurm = _read_record(SlurmPlacement, slurm_table)
     if not slurm.cluster:
-        slurm_table.add_error("cluster", "names no cluster.")
+        slurm_table.add_error(
+            "cluster",
+            "names no cluster; add one with node add HOST --slurm, or use this-computer on a login "
+            "node.",
+        )
     for error in slurm.errors():
         top.add_error("slurm", f"{error.message} {error.remedy}".rstrip())
     return {"placement": slurm.placements(), "slurm": slurm}

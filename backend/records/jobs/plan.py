@@ -215,13 +215,16 @@ def memory_plan(
 
 
 def sent_bytes(config: JobConfig, trained_bytes: int) -> int:
-    """Return the bytes that a node sends to other nodes in a step of synchronous training."""
+    """Return the bytes that a node sends to other nodes in a step of synchronous training.
+
+    Of local steps it is the mean: weights are sent in the last step of a period.
+    """
     ranks, nodes = config.world_size, len(config.placement)
     if nodes < 2:
         return 0
     compression = config.strategy.settings.get("compression", "none")
     wholes = _SENT_WHOLES.get(config.strategy.name, 0) / (1 if compression == "none" else 2)
-    return int(trained_bytes * wholes * (ranks - 1) / ranks)
+    return int(trained_bytes * wholes * (ranks - 1) / ranks / config.strategy.average_every)
 
 
 def plan_job(

@@ -382,6 +382,18 @@ RULES = (
         "needs GPUs; the job runs on CPUs.",
     ),
     Rule(
+        "give way in Slurm",
+        ("gives_way", "slurm.cluster"),
+        lambda job: job.slurm is not None and job.gives_way,
+        "cannot be used with slurm, which shares its nodes out itself.",
+    ),
+    Rule(
+        "retries in Slurm",
+        ("on_failure.retries", "slurm.cluster"),
+        lambda job: job.slurm is not None and job.on_failure.continues,
+        "and shrink cannot be used with slurm, which queues a job again itself (slurm.continues).",
+    ),
+    Rule(
         "continue a script",
         ("gives_way", "resume_arguments"),
         lambda job: job.gives_way and job.script and not job.resume_arguments,

@@ -27,6 +27,16 @@ _OWN_OPTIONS = (
     *("gres", "time", "partition", "account", "qos", "constraint", "exclusive", "signal", "chdir"),
     *("requeue", "no-requeue", "parsable", "array", "wrap", "wait", "export", "input"),
 )
+_SETTINGS_OF_OPTIONS = {
+    **{name: name for name in ("nodes", "partition", "account", "qos", "constraint", "exclusive")},
+    "gres": "gpus and gpu_type",
+    "time": "time_limit_min",
+    "requeue": "continues",
+    "no-requeue": "continues",
+    "ntasks": "processes",
+    "ntasks-per-node": "processes",
+}
+"""The setting for an option that the program sets itself."""
 _OPTION = re.compile(r"--(?P<name>[a-z][a-z0-9-]*)(=.*)?", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z0-9_.@:+-]*")
 """The form of the name of a partition, account, QOS or GPU type."""
@@ -93,16 +103,22 @@ class SlurmPlacement(Record, label="placement in Slurm", rules=STRICT):
                 yield PlacementError(
                     f"“{sanitize(network)}” is not a subnet.", "Write it as in 10.0.0.0/24."
                 )
+        if ":" in self.gpu_type:
+            yield PlacementError("The GPU type has a number.", "Write the number in gpus.")
         for option in self.options:
             match = _OPTION.fullmatch(option)
             if match is None:
                 yield PlacementError(
-                    f"“{option}” is not an option of sbatch.", "Write each one as --name=value."
+                    f"The option “{sanitize(option)}” is not written as --name=value.",
+                    "Write each option of sbatch so, such as --mem=32G.",
                 )
             elif match["name"] in _OWN_OPTIONS:
+                setting_name = _SETTINGS_OF_OPTIONS.get(match["name"])
                 yield PlacementError(
                     f"The option --{match['name']} is set by the program.",
-                    "Remove it from the extra options.",
+                    f"Use {setting_name} of the table slurm."
+                    if setting_name
+                    else "Remove it from the extra options.",
                 )
 
     def placements(self) -> tuple[Placement, ...]:

@@ -6,6 +6,7 @@ Users type the same in the window and on the command line: ``0.01, 0.03, 0.1`` o
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import shlex
@@ -199,6 +200,10 @@ def read_value(kind: str, text: str) -> Any:
             return shlex.split(text)
         return text
     if kind == "texts":
+        if text.lstrip().startswith("["):
+            # As in a job file, where an element may have a comma.
+            with suppress(ValueError):
+                return json.loads(text)
         return [element.strip() for element in text.split(",")]
     if kind not in ("whole", "number"):
         return text

@@ -371,7 +371,7 @@ class JobValidator:
         self, checked_job: CheckedJob, name: str, nodes: Mapping[str, NodeState]
     ) -> None:
         """Check that a cluster was added; what it has and allows is asked before the start."""
-        if name == THIS_COMPUTER:
+        if name in ("", THIS_COMPUTER):
             return
         entry = nodes[name].entry if name in nodes else None
         if entry is None or not entry.has_slurm:

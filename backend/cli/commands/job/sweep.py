@@ -130,7 +130,9 @@ def _plan_parts(sweep: Sweep, expansion: Expansion) -> Iterator[Part]:
     for axis in sweep.axes:
         yield Note(f"{label(axis.path)} ({axis.path}): {axis_text(axis)}")
     paths = [axis.path for axis in sweep.axes]
-    rows = ((job.name, *(value_text(v) for _, v in job.values)) for job in expansion.jobs)
+    values = ((job.name, dict(job.values)) for job in expansion.jobs)
+    # A job has no value of a setting that only others have, such as the momentum of sgd.
+    rows = ((n, *(value_text(v[p]) if p in v else "" for p in paths)) for n, v in values)
     yield Table(("NAME", *paths), rows, "The sweep has no jobs.")
     for error in expansion.errors:
         yield Note(error.message)

@@ -300,6 +300,16 @@ BROKEN = {
     "precision of a search": {**COORDINATED, "precision": "bfloat16"},
     "precision of rounds": {"strategy": SPLIT, "precision": "bfloat16"},
     "GPUs": {"precision": "tf32"},
+    "give way in Slurm": {
+        "placement": None,
+        "slurm": {"cluster": "hpc", "gpus": 1},
+        "gives_way": True,
+    },
+    "retries in Slurm": {
+        "placement": None,
+        "slurm": {"cluster": "hpc"},
+        "on_failure": {"retries": 1},
+    },
     "give way": {"gives_way": True},
     "continue a script": {**A_SCRIPT, **ON_GPUS, "gives_way": True},
     "parts": {"strategy": {**SPLIT, "cut": ["a", "b"]}},
@@ -437,12 +447,12 @@ def test_slurm_takes_the_place_of_nodes_and_nodes_that_of_slurm() -> None:
 @pytest.mark.parametrize(
     ("slurm", "error"),
     [
-        ({}, "slurm.cluster: names no cluster."),
+        ({}, "slurm.cluster: names no cluster; add one with"),
         ({"cluster": "hpc", "nodes": 0}, "slurm.nodes: must be between 1 and 4"),
         ({"cluster": "hpc", "gpus": 4, "processes": 2}, "slurm: 4 GPUs have 4 processes, not 2."),
         ({"cluster": "hpc", "partition": "a b"}, "slurm: The partition has characters"),
         ({"cluster": "hpc", "networks": "10.0.0"}, "slurm: “10.0.0” is not a subnet."),
-        ({"cluster": "hpc", "options": ["mem=0"]}, "slurm: “mem=0” is not an option of sbatch."),
+        ({"cluster": "hpc", "options": ["mem=0"]}, "slurm: The option “mem=0” is not written"),
         ({"cluster": "hpc", "time_limit": 5}, "slurm.time_limit: is not a setting of a job."),
     ],
 )

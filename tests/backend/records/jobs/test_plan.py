@@ -88,6 +88,7 @@ def test_twice_the_nodes_take_half_the_steps_and_exchange_the_gradients():
         ({"name": "ddp"}, 2_000_000),
         ({"name": "ddp", "compression": "fp16"}, 1_000_000),
         ({"name": "fsdp"}, 3_000_000),
+        ({"name": "ddp", "average_every": 50}, 40_000),
     ],
 )
 def test_a_node_sends_what_the_strategy_exchanges(strategy, expected_bytes):

@@ -114,8 +114,10 @@ def test_a_placement_that_fits_has_no_error() -> None:
         ({"gpus": 3}, "3 GPUs have 3 processes, not 2", ""),
         ({"account": "other"}, "the account “other”", "guest, lab"),
         ({"qos": "night"}, "the QOS “night”", "long, normal"),
-        ({"options": ("mem=0",)}, "“mem=0” is not an option of sbatch", "--name=value"),
+        ({"options": ("mem=0",)}, "“mem=0” is not written as --name=value", "--mem=32G"),
         ({"options": ("--comment=x",)}, "--comment is set by the program", "Remove it"),
+        ({"options": ("--time=1:00",)}, "--time is set by the program", "time_limit_min"),
+        ({"gpu_type": "a100:4"}, "The GPU type has a number", "gpus"),
         ({"account": "a b;"}, "The account has characters", ""),
     ],
 )
