@@ -585,3 +585,13 @@ def test_a_job_is_simulated_with_the_given_staleness(filled_cli: Cli, tmp_path: 
     file = job_file(tmp_path, placement=placement, **batch)
     message = filled_cli.error("job", "simulate", file, "--staleness", "2")
     assert message == "The strategy “sandblaster” is synchronous, so it has no staleness."
+
+
+def test_a_sweep_shows_no_value_where_a_setting_does_not_exist(
+    filled_cli: Cli, tmp_path: Path
+) -> None:
+    axes = ("--set", "optimizer.name=sgd,adamw", "--set", "optimizer.momentum=0,0.9")
+    code, output, _ = filled_cli("job", "sweep", job_file(tmp_path), "--dry-run", *axes)
+    assert code == 0
+    values = [line.split()[-2:] for line in output.splitlines()[1:]]
+    assert values == [["sgd", "0"], ["sgd", "0.9"], ["optimizer=adamw", "adamw"]]
