@@ -108,7 +108,7 @@ class SlurmCluster:
         if not result.ok:
             raise BackendError(
                 f"Slurm refused {argv[0]}: {_own_sentence(result)}.",
-                f"Run {argv[0]} on the login node to see whether Slurm works there.",
+                f"Run {argv[0]} on the login node to see its whole answer.",
             )
         return result.out
 
