@@ -291,6 +291,9 @@ COLUMNS: dict[str, tuple[list[str], list[float], str]] = {
     "both signs": (["1.234,5", "0,5", "12", "7"], [1234.5, 0.5, 12, 7], "“.” between thousands"),
     "spaces": (["1 234", "12 345 678", "5", "7"], [1234, 12345678, 5, 7], ""),
     "apostrophes": (["1'234", "12’345", "5", "7"], [1234, 12345, 5, 7], ""),
+    "accounts": (["(1,768)", "995", "(5)", "12,000"], [-1768, 995, -5, 12000], "between thousands"),
+    "a minus": (["−5", "7", "−1.5", "0.25"], [-5, 7, -1.5, 0.25], ""),
+    "debts": (["-$5", "($7.50)", "$1,200.00", "$3"], [-5, -7.5, 1200, 3], "in $"),
     "percent": (["5 %", "7%", "12.5%", "0"], [], "Read as texts, because units differ"),
     "a unit": (["5 kg", "7.5 kg", "1,200 kg", "3 kg"], [5, 7.5, 1200, 3], "in kg"),
     "money": (["$5", "$7.50", "$1,200.00", "$3"], [5, 7.5, 1200, 3], "in $"),
@@ -301,6 +304,8 @@ COLUMNS: dict[str, tuple[list[str], list[float], str]] = {
     "times": (["1970-01-01 06:00", "1970-01-01T12:00", "1970-01-02 00:00", "1970-01-01"],
               [0.25, 0.5, 1, 0], "dates"),
     "missing": (["2", "None", "NA", "2"], [2], "Missing, so the mean of the column"),
+    "dashes": (["2,5", "–", "−", "2,5", "-"], [2.5], "Missing, so the mean of the column"),
+    "errors of a sheet": (["2", "#DIV/0!", "n.a.", "2"], [2], "Missing, so the mean of the column"),
 }  # fmt: skip
 
 

@@ -8,8 +8,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 MISSING_VALUES = {"", "?", "n/a", "nan", "#n/a"}
-MISSING_NUMBERS = MISSING_VALUES | {"na", "null", "none"}
-"""In a column of texts the last three are texts, such as the name of a class."""
+MISSING_NUMBERS = MISSING_VALUES | {
+    *("na", "null", "none", "missing", "n.a.", "k.a.", ".", "..", "…"),
+    *("-", "--", "---", "–", "—", "−"),
+    *("#value!", "#div/0!", "#num!", "#ref!", "#name?", "#null!"),
+}
+"""In a column of texts the others are texts, such as the name of a class."""
 SPACES = re.compile(r"(?<=\d)[ '’_\u00a0\u202f](?=\d{3}(?!\d))")
 NUMBER = re.compile(
     r"(?P<currency>[$€£¥₹]?) ?(?P<number>[+-]?(?:\d[\d.,]*|[.,]\d+)(?:e[+-]?\d+)?|[+-]?inf)"
@@ -21,6 +25,18 @@ DATE = re.compile(
     r"(?:[ T](\d{1,2}):(\d\d)(?::(\d\d(?:\.\d+)?))?)?Z?"
 )
 EPOCH = datetime.date(1970, 1, 1).toordinal()
+
+
+def plain(cell: str) -> str:
+    """The cell without spaces between thousands, and with a hyphen before the digits as its sign.
+
+    Accountants write (1,768) for -1,768, and typesetters a minus that is no hyphen.
+    """
+    cell = SPACES.sub("", cell).replace("−", "-")
+    negative = re.fullmatch(r"\((?P<inner>.*)\)|-(?P<amount>[$€£¥₹].*)", cell)
+    if negative is None:
+        return cell
+    return re.sub(r"(?=[\d.,])", "-", negative["inner"] or negative["amount"] or "", count=1)
 
 
 class Format(NamedTuple):
@@ -46,7 +62,7 @@ class Format(NamedTuple):
             return math.nan
         if self.kind == "dates":
             return days(cell, self.day_first)
-        match = NUMBER.fullmatch(SPACES.sub("", cell))
+        match = NUMBER.fullmatch(plain(cell))
         if match is None or match["currency"] + match["unit"] not in ("", self.unit):
             raise ValueError(f"“{cell[:40]}” is not a number")
         thousands = "," if self.decimal == "." else "."
@@ -71,7 +87,7 @@ def format_of(cells: Sequence[str], decimal: str = "", dates: str = "auto") -> F
                 return Format("numbers")
     if cells and all(map(DATE.fullmatch, cells)):
         return date_format(cells, dates)
-    matches = [NUMBER.fullmatch(SPACES.sub("", cell)) for cell in cells]
+    matches = [NUMBER.fullmatch(plain(cell)) for cell in cells]
     if not cells or None in matches:
         return Format("texts")
     units = {match["currency"] + match["unit"] for match in matches}
@@ -118,7 +134,7 @@ def decimal_signs(cells: Sequence[str]) -> set[str]:
     """The decimal signs with which all cells are numbers; both if they do not decide it."""
     possible_signs = {".", ","}
     for cell in cells:
-        match = NUMBER.fullmatch(SPACES.sub("", cell))
+        match = NUMBER.fullmatch(plain(cell))
         text = match["number"] if match else ""
         for sign, thousands in ((r"\.", ","), (",", r"\.")):
             integer_pattern = rf"([1-9]\d{{0,2}}({thousands}\d{{3}})+|\d*)"
