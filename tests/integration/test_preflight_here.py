@@ -206,7 +206,7 @@ def test_a_start_checks_the_placement_plans_and_verifies_once(
 
         monkeypatch.setattr(owner, name, call)
 
-    monkeypatch.setattr(services.nodes, "head", lambda _: nullcontext(lambda *_: None))
+    monkeypatch.setattr(services.nodes.heads, "open_head", lambda _: nullcontext(lambda *_: None))
     job = services.jobs.create(raw_job(1, **ALONE)) if start_method == "start" else None
     for owner, name in (
         (services.nodes, "list"),

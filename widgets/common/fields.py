@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import (
     QEvent,
+    QObject,
     QPoint,
     QRect,
     QRectF,
@@ -501,6 +502,12 @@ class ErrorLine(Label):
         self._fields += fields
         for field in fields:
             field.show_errors_in(self)
+            field.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() is QEvent.Type.Move:
+            self._align_text()
+        return super().eventFilter(watched, event)
 
     def remove_field(self, field: Field) -> None:
         """Remove a field that is about to be deleted."""
