@@ -41,7 +41,7 @@ def read_ledger(root: OpenRoot) -> dict[tuple[str, int], RunUsage]:
 
 
 def runs_in_folder(folder: OpenJob, file: JobFile, numbers: Iterable[int]) -> Iterator[RunUsage]:
-    """Yield what runs of a job used, also one that has not ended, if their records tell."""
+    """Yield what runs of a job used, also one that has not ended, where a record has it."""
     status = last_status(folder)
     for number in numbers:
         attempt = _attempt(folder, number)

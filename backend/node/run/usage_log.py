@@ -50,7 +50,7 @@ def append_run(folder: JobFolder, launch: Launch | None, record: RunExit, starte
     usage = run_usage(folder.job_id, record, started_at, name, user, tags)
     root = DataRoot(folder.path.parent.parent)
     # One file for each user on each host: appends of two hosts to one file of a share are mixed,
-    # and in a folder with the sticky bit nobody may write to the file of another user.
+    # and in a folder with the sticky bit no user may write to the file of another user.
     writer = re.sub(r"[^\w.-]", "_", f"{socket.gethostname()}-{user_name()}")
     with suppress(OSError):
         access_modes.make_folder(root.usage, exist_ok=True)

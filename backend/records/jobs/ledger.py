@@ -1,4 +1,4 @@
-"""Rows of the ledger: what was used, by user, project, node and month. Pure."""
+"""Rows of the ledger: use by user, project, node and month. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOUR_S = 3600.0
 
 
 class LedgerKey(StrEnum):
-    """What rows are made by."""
+    """A property of a run by which rows are made."""
 
     USER = "user"
     PROJECT = "project"

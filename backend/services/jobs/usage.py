@@ -1,4 +1,4 @@
-"""Who used what: the ledger of a data root, with the runs of today."""
+"""The ledger of a data root, with the runs that have not ended."""
 
 from __future__ import annotations
 
