@@ -50,6 +50,9 @@ jobs/<id>/acts/                       any desktop, the supervisor, the queue: on
                                       action of a user or of the program
 jobs/<id>/runs/<n>/                   what "start over" moved away, whole
 studies/<sweep>.json                  the desktop that starts the study, once
+usage/runs-<host>-<user>.jsonl        the processes of a user on a host that record the end of a run
+                                      (append): what it used
+usage/removed-<id>.jsonl              the desktop that moves the job to the trash: its runs
 nodes/<name>/node.json                the desktop that adds or sets up the node
 nodes/<name>/info.json, status.json   the agent of the node; if the node does not see the data root,
                                       any desktop, which fetches them from its staged root
@@ -128,6 +131,8 @@ class DataRoot:
     pause_file = _PathBelow("queue/paused.json")
     templates = _PathBelow("templates")
     """Job files without a name, to start new jobs from."""
+    usage = _PathBelow("usage")
+    """Ledger of the runs, which outlives their jobs (`records.jobs.usage`)."""
     studies = _PathBelow("studies")
     """Records of the started studies, each with a copy of its study file."""
     trash = _PathBelow("trash")

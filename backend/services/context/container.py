@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from backend.services.jobs.run_reaper import RunReaper
     from backend.services.jobs.service import JobService
     from backend.services.jobs.trial_run import TrialRunService
+    from backend.services.jobs.usage import UsageService
     from backend.services.library.data_scan import DataScanService
     from backend.services.library.gallery import GalleryService
     from backend.services.library.service import LibraryService
@@ -266,6 +267,12 @@ class Services:
             self.reaper,
             self.slurm,
         )
+
+    @cached_service
+    def usage(self) -> UsageService:
+        from backend.services.jobs.usage import UsageService
+
+        return UsageService(self.data_root, self.queries)
 
     @cached_service
     def trial_runs(self) -> TrialRunService:
