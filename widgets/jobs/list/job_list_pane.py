@@ -306,7 +306,12 @@ class QueueStrip(QWidget):
 
 
 _ALL_BUTTONS_FROM_W = 900
-_MENU_ACTIONS = (job_actions.CLONE_ALL, job_actions.CSV_ALL, job_actions.EXPORT_ALL)
+_MENU_ACTIONS = (
+    job_actions.CLONE_ALL,
+    job_actions.CSV_ALL,
+    job_actions.EXPORT_ALL,
+    job_actions.REPORT_ALL,
+)
 _STACKED_MENU_ACTIONS = BULK_ACTIONS[2:]
 
 
