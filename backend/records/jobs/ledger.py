@@ -95,6 +95,21 @@ class LedgerRow:
             self.sampled_gpu_s += gpu_s
 
 
+@dataclass(frozen=True)
+class UsageTable:
+    """The use since a time: a row for each value of ``key``, their total, and rows by month."""
+
+    key: LedgerKey
+    rows: tuple[LedgerRow, ...] = ()
+    total: tuple[LedgerRow, ...] = ()
+    months: tuple[LedgerRow, ...] = ()
+    unknown_runs: int = 0
+
+    @property
+    def csv(self) -> str:
+        return csv_text(self.months, (LedgerKey.MONTH, self.key))
+
+
 def ledger_rows(
     runs: Iterable[RunUsage],
     keys: Sequence[LedgerKey] = (),
@@ -152,6 +167,21 @@ def _months(start_s: float, end_s: float) -> Iterator[tuple[str, float, float]]:
 def _local_s(year: int, month: int = 1, day: int = 1) -> float:
     """Return the beginning of a day; month 13 is January of the next year."""
     return time.mktime((year, month, day, 0, 0, 0, 0, 0, -1))
+
+
+def month_names(*months: str) -> list[str]:
+    """Return all months from the first to the last of sorted ones, also those without a run."""
+    names = list(months[:1])
+    while names and names[-1] < months[-1]:
+        year, month = map(int, names[-1].split("-"))
+        names.append(f"{year + month // 12}-{month % 12 + 1:02}")
+    return names
+
+
+def months_start_s(count: int) -> float:
+    """Return the beginning of the last ``count`` months, of which this is the last; 0 is all."""
+    year, month = time.localtime()[:2]
+    return _local_s(year, month - count + 1) if count else -inf
 
 
 def period_of(text: str) -> tuple[float, float]:

@@ -9,6 +9,7 @@ from backend.base.log import suppress
 from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.jobs.files import read_job
 from backend.datastore.jobs.usage_files import read_ledger, runs_in_folder
+from backend.records.jobs.ledger import LedgerKey, UsageTable, ledger_rows, months_start_s
 from backend.records.jobs.usage import RunUsage
 from backend.services.jobs.queries import JobQueries
 
@@ -55,3 +56,10 @@ class UsageService:
                 runs.update(((job.id, usage.run), usage) for usage in folder_runs)
                 unknown_runs += len(missing_numbers) - len(folder_runs)
         return Ledger(tuple(runs.values()), unknown_runs)
+
+    def table(self, key: LedgerKey, month_count: int) -> UsageTable:
+        """Return the use in the last months, 0 for all, by ``key``."""
+        ledger, start_s = self.read(), months_start_s(month_count)
+        keys = ((key,), (), (LedgerKey.MONTH, key))
+        rows, total, months = (ledger_rows(ledger.runs, k, start_s) for k in keys)
+        return UsageTable(key, rows, total, months, ledger.unknown_runs)
