@@ -305,7 +305,7 @@ class QueueStrip(QWidget):
         self.setVisible(bool(count) or self._is_paused)
 
 
-_ALL_BUTTONS_FROM_W = 900
+_ALL_BUTTONS_FROM_W = 1060
 _MENU_ACTIONS = (
     job_actions.CLONE_ALL,
     job_actions.CSV_ALL,
