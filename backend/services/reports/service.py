@@ -17,7 +17,6 @@ from backend.records.base.atomic_files import replace_bytes
 from backend.records.jobs.arguments import named_arguments
 from backend.records.jobs.comparison import MOST_JOBS
 from backend.records.jobs.placement import THIS_COMPUTER
-from backend.records.reports.report import Report
 from backend.records.sweeps.spec import sweep_of, sweep_title
 from backend.services.context.problem_report import SecretFilter
 from backend.services.reports.content import ReportBuilder, Subject
@@ -44,7 +43,6 @@ class ReportService:
         checkpoint: str = "best",
         shows_places: bool = False,
         overwrite: bool = False,
-        print_pdf: Callable[[Report], bytes] | None = None,
         progress: Progress | None = None,
     ) -> Path:
         """Write the report of a job, of several jobs, of a sweep or of a study.
@@ -53,22 +51,19 @@ class ReportService:
             path: By default the title in the current folder.
             samples: Numbers of validation samples, whose predictions are shown; "" for none.
             shows_places: Paths and machines are not hidden.
-            print_pdf: Makes a PDF of the report; None for an HTML file.
 
         Raises:
             BackendError: There is no such job, sweep or study, or the file exists or cannot be
                 written. No partial file remains.
         """
         subject = self._find(names)
-        suffix = ".html" if print_pdf is None else ".pdf"
-        path = expand_home(path or Path(safe_stem(subject.title) + suffix)).absolute()
+        path = expand_home(path or Path(f"{safe_stem(subject.title)}.html")).absolute()
         if not (overwrite and path.is_file()):
             require_free(path)
         builder = ReportBuilder(self._services, subject, progress or Progress())
         report = masked(builder.build(samples, checkpoint), self._mask(subject, shows_places))
-        content = render(report).encode() if print_pdf is None else print_pdf(report)
         with as_backend_error(f"{path} could not be written"):
-            replace_bytes(path, content)
+            replace_bytes(path, render(report).encode())
         return path
 
     def _find(self, names: Sequence[str]) -> Subject:

@@ -177,6 +177,18 @@ def failed_job(root: Path, services: Services, text: str) -> str:
     return job_id
 
 
+def test_a_sweep_of_failed_jobs_shows_the_first_ones(
+    services: Services, root: Path, tmp_path: Path
+) -> None:
+    job_ids = [failed_job(root, services, "<" * 50_000) for _ in range(20)]
+    for job_id in job_ids:
+        services.jobs.annotate(job_id, tags=["sweep:bad-abcd"], notes="<" * 50_000)
+    page = written(services, tmp_path, "bad-abcd")
+    assert sum(title.startswith("What happened: ") for title in page.texts["h2"]) == 8
+    assert "20 jobs: 20 failed" in page.text
+    assert len(page.source.encode()) < 1_000_000
+
+
 def test_a_failed_job_shows_its_cause_and_nothing_of_the_cluster(
     services: Services, root: Path, tmp_path: Path
 ) -> None:
@@ -259,8 +271,9 @@ def test_chosen_samples_are_shown_with_their_predictions(
     pictures = [SamplePart("data", (1, 8, 8), "uint8", "image", png=png) for png in ("iVBO", '">')]
     samples = [SamplePreview(n, (part,), "cat") for n, part in enumerate(pictures)]
     guesses = (Guess("dog", 0.9), Guess("<b>", 0.1), Guess("cow", 0.001))
-    box = Box("dog", 0.9, (0.1, 0.2, 0.5, 2.0))
-    examples = tuple(PredictedSample(s, "dog", guesses, (box,), truth=(box,)) for s in samples)
+    box, no_box = Box("dog", 0.9, (0.1, 0.2, 0.5, 2.0)), Box("dog", 0.9, (0.1,))
+    boxes = (box, no_box)
+    examples = tuple(PredictedSample(s, "dog", guesses, boxes, truth=boxes) for s in samples)
     prediction = Prediction("classes", 2, examples=examples, notes=("A note.",))
     asked = []
 
