@@ -207,18 +207,32 @@ def test_a_failed_job_shows_its_cause_and_nothing_of_the_cluster(
     assert "planted-secret" not in shown_page.source
 
 
+def test_a_remote_data_root_is_hidden_by_its_paths_and_its_host(
+    services: Services, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = type(services.data_root.files)
+    monkeypatch.setattr(files, "display_path", lambda _, path: f"storage7:/a b/{path.name}")
+    monkeypatch.setattr(files, "on_nodes", lambda _, path: f"/a b/{path.name}")
+    job_id = trained.job(root, "digits", LOSSES)
+    notes = f"/a b/{root.name}/jobs and storage7:/a b/{root.name} on storage7 or {root}"
+    services.jobs.annotate(job_id, notes=notes)
+    page = written(services, tmp_path, job_id)
+    assert page.texts["pre"][0] == "…/jobs and … on the data root's host or …"
+    assert "storage7" not in page.source
+
+
 def test_a_secret_argument_is_hidden_wherever_it_is(
     services: Services, root: Path, tmp_path: Path
 ) -> None:
-    arguments = ("--api-key", "planted-1", "--lr=0.25", "--out", "/lab/x y")
+    arguments = ("--api-key", "planted-1", "--max-tokens", "2048", "--out", "/lab/x y")
     settings = {"model": "", "dataset": "", "loader": "", "script": "s", "arguments": arguments}
-    job_id = trained.job(root, "script", LOSSES, **settings, environment={"DEBUG": "no"})
-    services.jobs.annotate(job_id, notes="planted-1 and 0.25")
+    job_id = trained.job(root, "script", LOSSES, **settings, environment={"MODE": "train"})
+    services.jobs.annotate(job_id, notes="planted-1 and 2048, a training")
     page = written(services, tmp_path, job_id)
     assert "planted-1" not in page.source
-    assert "(left out) and 0.25" in page.text
+    assert "(left out) and 2048, a training" in page.text
     assert page.texts["td"].count("(left out)") == 2
-    assert "0.25" in page.texts["td"]
+    assert "2048" in page.texts["td"]
     assert "/lab" not in page.source
 
 
