@@ -49,6 +49,9 @@ jobs/<id>/by-hand/<name>/             the processes of a run that a user started
 jobs/<id>/acts/                       any desktop, the supervisor, the queue: one file for each
                                       action of a user or of the program
 jobs/<id>/runs/<n>/                   what "start over" moved away, whole
+only-owner.json                       the desktop that sets the rule; others may only read it
+notices/<user>/                       any other user's desktop: a file for each action on a job of
+                                      this user, whose window removes it
 studies/<sweep>.json                  the desktop that starts the study, once
 usage/runs-<host>-<user>.jsonl        the processes of a user on a host that record the end of a run
                                       (append): what it used
@@ -133,6 +136,10 @@ class DataRoot:
     """Job files without a name, to start new jobs from."""
     usage = _PathBelow("usage")
     """Ledger of the runs, which outlives their jobs (`records.jobs.usage`)."""
+    owner_rule = _PathBelow("only-owner.json")
+    """The rule that only the owner of a job stops it; missing without the rule."""
+    notices = _PathBelow("notices")
+    """Actions on the jobs of each user by other users, until the user has seen them."""
     studies = _PathBelow("studies")
     """Records of the started studies, each with a copy of its study file."""
     trash = _PathBelow("trash")

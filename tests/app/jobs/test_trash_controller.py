@@ -55,7 +55,10 @@ def trash(services, page, immediately, toast):
 
 
 def content(folder):
-    files = (path for path in folder.path.rglob("*") if path.is_file())
+    """All its files but those that say who removed it and restored it."""
+    files = (
+        path for path in folder.path.rglob("*") if path.is_file() and path.parent.name != "acts"
+    )
     return {path.relative_to(folder.path): path.read_bytes() for path in files}
 
 
