@@ -218,6 +218,8 @@ class Supervisor:
                 newest_checkpoint=checkpoint[0],
                 checkpoint_of_run=checkpoint[1] == self._run,
                 runs_script=bool(launch.config.script),
+                can_resume=bool(checkpoint[0])
+                and bool(launch.config.resume_arguments or not launch.config.script),
                 other_cpu=other_programs.share(),
                 logs=read_logs(
                     self._folder, self._reporting_ranks(launch), self._earlier_log_bytes
