@@ -285,6 +285,7 @@ class RunExit(Record, label="exit record"):
 NOT_A_NUMBER = "not-a-number"
 BAD_VALIDATION = "bad-validation"
 BAD_CURVE = "bad-curve"
+UNMATCHED = "unmatched-numbers"
 BAD_CHECKPOINT = "bad-checkpoint"
 DIVERGED = "diverged"
 STANDSTILL = "standstill"
@@ -296,6 +297,7 @@ _LABELS = {
     NOT_A_NUMBER: "not a number",
     BAD_VALIDATION: "validation NaN",
     BAD_CURVE: "NaN written",
+    UNMATCHED: "no number matched",
     BAD_CHECKPOINT: "checkpoint NaN",
     DIVERGED: "diverges",
     STANDSTILL: "stalled",
@@ -307,6 +309,7 @@ _TITLES = {
     NOT_A_NUMBER: "Not a number",
     BAD_VALIDATION: "Validation NaN",
     BAD_CURVE: "NaN written",
+    UNMATCHED: "No number matched",
     BAD_CHECKPOINT: "Checkpoint NaN",
     DIVERGED: "Diverges",
     STANDSTILL: "Stalled",

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from backend.services.notifications.service import NotificationService
     from backend.services.preflight.service import PreflightService
     from backend.services.queue.service import QueueService
+    from backend.services.reports.service import ReportService
     from backend.services.studies.service import StudyService
     from backend.services.sweeps.service import SweepService
     from backend.services.tools.event_viewer import EventViewers
@@ -370,6 +371,12 @@ class Services:
         from backend.services.verify.service import VerifyService
 
         return VerifyService(self)
+
+    @cached_service
+    def reports(self) -> ReportService:
+        from backend.services.reports.service import ReportService
+
+        return ReportService(self)
 
     @cached_service
     def templates(self) -> TemplateService:
