@@ -18,7 +18,7 @@ from backend.records.jobs.arguments import named_arguments
 from backend.records.jobs.comparison import MOST_JOBS
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.reports.report import Report
-from backend.records.sweeps.spec import sweep_title
+from backend.records.sweeps.spec import sweep_of, sweep_title
 from backend.services.context.problem_report import SecretFilter
 from backend.services.reports.content import ReportBuilder, Subject
 from backend.services.reports.html import masked, render
@@ -72,25 +72,36 @@ class ReportService:
         return path
 
     def _find(self, names: Sequence[str]) -> Subject:
-        queries, (name, *further_names) = self._services.queries, names
-        if further_names:
+        queries = self._services.queries
+        if len(names) > 1:
             views = [queries.show(job_id) for job_id in dict.fromkeys(map(queries.find, names))]
+            tags = {sweep_of(view.tags) for view in views}
+            sweep = self._find_sweep(tags.pop()) if len(tags) == 1 else None
+            if sweep is not None and len(sweep.views) == len(views):
+                return sweep
             if not 2 <= len(views) <= MOST_JOBS:
                 raise BackendError(f"A report compares 2 to {MOST_JOBS} jobs, not {len(views)}.")
             return Subject(f"Comparison of {len(views)} jobs", views)
         try:
-            view = queries.show(queries.find(name))
-            return Subject(view.name, [view])
+            view = queries.show(queries.find(names[0]))
         except BackendError:
-            with suppress(BackendError):
-                study = self._services.studies.find_started(name)
-                job_ids = set(queries.ids())
-                views = [queries.show(job.id) for job in study.jobs if job.id in job_ids]
-                return Subject(study.sweep, views, is_sweep=True, study=study)
-            with suppress(BackendError):
-                tag, views = self._services.sweeps.find_jobs(name)
-                return Subject(sweep_title(tag, [v.name for v in views]), views, is_sweep=True)
-            raise
+            sweep = self._find_sweep(names[0])
+            if sweep is None:
+                raise
+            return sweep
+        return Subject(view.name, [view])
+
+    def _find_sweep(self, name: str) -> Subject | None:
+        queries = self._services.queries
+        with suppress(BackendError):
+            study = self._services.studies.find_started(name)
+            job_ids = set(queries.ids())
+            views = [queries.show(job.id) for job in study.jobs if job.id in job_ids]
+            return Subject(study.sweep, views, is_sweep=True, study=study)
+        with suppress(BackendError):
+            tag, views = self._services.sweeps.find_jobs(name)
+            return Subject(sweep_title(tag, [v.name for v in views]), views, is_sweep=True)
+        return None
 
     def _mask(self, subject: Subject, shows_places: bool) -> Callable[[str], str]:
         configs = [view.config for view in subject.views]

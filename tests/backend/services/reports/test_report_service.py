@@ -213,17 +213,23 @@ def test_a_secret_argument_is_hidden_wherever_it_is(
 def test_a_sweep_has_a_row_for_each_job_the_best_first(
     services: Services, root: Path, tmp_path: Path
 ) -> None:
+    job_ids = []
     for number in range(10):
         rate = Optimizer("sgd", 0.01 * (number + 1))
         name = f"digits lr={rate.lr:g}"
         accuracies = [0.5, 0.1 * number]
-        trained.job(root, name, LOSSES, accuracies, optimizer=rate, tags=("sweep:rates-abcd",))
+        tags = ("sweep:rates-abcd",)
+        job_ids.append(trained.job(root, name, LOSSES, accuracies, optimizer=rate, tags=tags))
     page = written(services, tmp_path, "rates-abcd")
     assert page.texts["h1"] == ["digits"]
     assert "The curves are those of the best 8 jobs." in page.texts["p"]
     rows = page.texts["th"][page.texts["th"].index("Learning rate") + 1 :]
     assert rows[:3] == ["lr=0.1", "lr=0.09", "lr=0.08"]
     assert page.source.count('class="best"') == 1
+    same_page = written(services, tmp_path, *job_ids, overwrite=True)
+    assert same_page.texts["h1"] == ["digits"]
+    part_page = written(services, tmp_path, *job_ids[:3], overwrite=True)
+    assert part_page.texts["h1"] == ["Comparison of 3 jobs"]
 
 
 def test_a_study_has_its_table_also_when_jobs_were_removed(
