@@ -76,7 +76,7 @@ def describe_error(error: BaseException, batch: Batch | None, batch_size: int) -
         if batch is not None and _is_batch_error(error):
             text += f" The batch was {user_code.shape_of((batch.data, batch.target))}."
         if isinstance(error, user_code.UserCodeError) and _validates(batch):
-            # The same model is used in training: its message does not tell.
+            # The same model is used in training: its message does not name the validation.
             text = f"In the validation: {text}"
         return f"{text} {error.remedy}".strip()
     memory = _memory_message(error, batch_size, " in the validation" if _validates(batch) else "")

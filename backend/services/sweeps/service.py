@@ -23,6 +23,7 @@ from backend.records.sweeps.spec import (
     QueuedSweep,
     Sweep,
     expand,
+    job_errors,
     read_sweep,
     sweep_name,
     sweep_of,
@@ -81,10 +82,10 @@ class SweepService:
         expansion = expand(sweep)
         if expansion.errors:
             return expansion
-        errors: dict[ConfigError, None] = {}
-        for job in expansion.jobs:
-            errors.update(dict.fromkeys(self._jobs.config_errors(job.raw)))
-        return Expansion(expansion.jobs, tuple(errors))
+        errors = job_errors(
+            expansion.jobs, (self._jobs.config_errors(job.raw) for job in expansion.jobs)
+        )
+        return Expansion(expansion.jobs, errors)
 
     def check(self, sweep: Sweep) -> JobCheck:
         """Return the result for the form: figures of the first job, and the errors of all jobs."""
@@ -137,7 +138,9 @@ class SweepService:
         except BackendError as error:
             if not jobs:
                 raise
-            reason = "Cancelled" if isinstance(error, Cancelled) else str(error).rstrip(".")
+            name = tagged_jobs[len(jobs) if len(jobs) < job_count else queued_count].name
+            reason = str(error).rstrip(".")
+            reason = "Cancelled" if isinstance(error, Cancelled) else f"{name}: {reason}"
             message = f"{reason}: {len(jobs)} of {job_count} jobs were made, "
             message += f"{queued_count} of them are queued."
             raise IncompleteSweep(message, tag, tuple(jobs)) from error

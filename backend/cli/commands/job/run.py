@@ -17,7 +17,7 @@ from backend.records.jobs.settings import CHANGEABLE
 from backend.records.jobs.view import JobView
 from backend.records.nodes.preflight import Preflight, PreflightFinding, TrialResult
 from backend.records.queue.entry import FORMS, QueuedJob, parse_start_time
-from backend.records.sweeps.values import field_kind, read_value
+from backend.records.sweeps.values import field_kind, typed_value
 from backend.services.context.container import Services
 
 if TYPE_CHECKING:
@@ -64,7 +64,10 @@ def _changes(_services: Services, assignments: Sequence[str]) -> tuple[tuple[str
         path, is_set, text = assignment.partition("=")
         if not is_set:
             raise BackendError(f"--set {assignment}: has no “=”.", f"Use --set {assignment}=VALUE.")
-        changes.append((path, read_value(field_kind(path), text)))
+        try:
+            changes.append((path, typed_value(path, text)))
+        except ValueError as error:
+            raise BackendError(str(error), "Nothing was changed.") from error
     return tuple(changes)
 
 
