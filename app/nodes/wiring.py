@@ -10,6 +10,7 @@ from PySide6.QtCore import QObject
 
 from app.jobs.wiring import JobControllers
 from app.nodes.node_controller import NodeController
+from app.nodes.usage_controller import UsageController
 from app.runtime.background import Runner
 from backend.base import log
 from backend.records.nodes.reading import Finding, NodeState
@@ -64,6 +65,9 @@ def wire(
     page.node_actions.add_handler(node_actions.MOVE_OFF, jobs.jobs.move_off)
     page.node_actions.add_handler(node_actions.SAVE, jobs.file_export.save)
     frame.add_command("Add a node", "plus", controller.add)
+    usage = UsageController(services, runner, jobs.file_export.save, window)
+    page.node_actions.add_handler(node_actions.USAGE, lambda _node: usage.choose())
+    frame.add_command(node_actions.USAGE.text, node_actions.USAGE.icon, usage.choose)
     frame.command_search.add_source("node", find_nodes, pages.open_node)
     controller.start()
     runner.run("doctor", services.nodes.doctor, show_checks, log.swallowed)

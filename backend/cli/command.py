@@ -89,7 +89,8 @@ class Parameter(NamedTuple):
             options["default"] = None
         if self.spec.nargs:
             options["nargs"] = self.spec.nargs
-        parser.add_argument(self.flag, **options)
+        short_flags = ("-o",) if self.flag == "--output" else ()
+        parser.add_argument(*short_flags, self.flag, **options)
 
 
 class Command(NamedTuple):

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from backend.records.base import number_format
 from backend.records.base.schema import json_value
+from backend.records.base.terminal_text import terminal_safe
 from backend.records.base.timestamps import instant
 
 OK, FAILED = 0, 1
@@ -68,14 +69,6 @@ def print_json(value: Any) -> None:
     text = json.dumps(document, ensure_ascii=False, allow_nan=False)
     # A name that is not UTF-8 has lone surrogates, which are escapes of JSON, too.
     sys.stdout.write(text.encode("utf-8", "backslashreplace").decode() + "\n")
-
-
-def terminal_safe(text: str) -> str:
-    """Make ``text`` safe for a terminal: it cannot move the cursor or hide what follows."""
-    return "".join(
-        "?" if unicodedata.category(c) in ("Cc", "Cf", "Cs") and c not in "\n\t\u200d" else c
-        for c in text
-    )
 
 
 def toml_answer(raw: Mapping[str, Any]) -> Answer:

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from backend.base.errors import BackendError
 from backend.base.log import swallowed
-from backend.records.nodes.entry import NodeInfo, NodePython
+from backend.records.nodes.entry import OLDEST_PYTHON, NodeInfo, NodePython
 
-LEAST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 14)
-"""The lock file's numpy needs the first or newer; its torch has wheels up to the last."""
+NEWEST_PYTHON = (3, 14)
+"""The lock file's torch has wheels up to it."""
 LEAST_GLIBC = "2.28"
 """The wheels of torch and Open MPI require it (manylinux_2_28)."""
 _SYMBOL = re.compile(rb"GLIBC_(2\.\d+)")
@@ -103,10 +103,10 @@ def choose(
     usable_pythons = [
         python
         for python in node_facts.pythons
-        if LEAST_PYTHON <= python.version_numbers[:2] <= NEWEST_PYTHON
+        if OLDEST_PYTHON <= python.version_numbers[:2] <= NEWEST_PYTHON
     ]
     if not usable_pythons:
-        requirement = "training needs {}.{} to {}.{}.".format(*LEAST_PYTHON, *NEWEST_PYTHON)
+        requirement = "training needs {}.{} to {}.{}.".format(*OLDEST_PYTHON, *NEWEST_PYTHON)
         versions = ", ".join(python.version for python in node_facts.pythons)
         raise BackendError(
             f"{name} has Python {versions} only; {requirement}"

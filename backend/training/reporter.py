@@ -345,6 +345,7 @@ class Reporter:
             earlier_gpu_s=self._first_status.earlier_gpu_s,
             earlier_energy_j=self._first_status.earlier_energy_j,
             gpus=self._first_status.gpus,
+            waited_s=self._first_status.waited_s,
             is_planned=self._is_planned,
             continuation=self._first_status.continuation,
             peak_memory_bytes=self.peak_memory(),

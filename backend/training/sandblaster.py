@@ -55,6 +55,7 @@ class Sandblaster(Leader):
         self._results: dict[int, dict[str, Any]] = {}
         self._metrics: dict[float, dict[str, float]] = {}
         self._evaluation_count = self._copy_count = 0
+        self._has_nan_buffer = False
         self._choose_parameters()
         self._version = 0
         self._worker_versions: dict[int, int] = {}
@@ -95,6 +96,7 @@ class Sandblaster(Leader):
             return False
         started_s = time.perf_counter()
         self._evaluation_count = self._copy_count = 0
+        self._has_nan_buffer = False
         start, result = self._point, None
         try:
             loss, gradient = self._point_values or self._evaluate_at(start)
@@ -148,6 +150,7 @@ class Sandblaster(Leader):
         self._evaluation_count += 1
         self._copy_count += portions.copy_count
         results = [self._results[number] for number in range(self._portion_count)]
+        self._has_nan_buffer |= any(result["has_nan_buffer"] for result in results)
         samples = sum(result["samples"] for result in results)
         loss: float = sum(result["loss"] for result in results) / samples
         self._metrics[loss] = {
@@ -188,7 +191,7 @@ class Sandblaster(Leader):
                 save=False,
                 loss=loss,
                 norm=norm,
-                has_nan_buffer=any(portion["has_nan_buffer"] for portion in self._results.values()),
+                has_nan_buffer=self._has_nan_buffer,
                 metrics=self._metrics[loss],
                 losses=tuple(losses),
                 rank_step_ms=tuple(self._step_ms.get(rank, 0.0) for rank in ranks),

@@ -110,6 +110,7 @@ class ScriptMetrics:
         own_folder: Path,
         patterns: Sequence[str] = (),
         steps_before: int = 0,
+        epochs_before: int = 0,
     ) -> None:
         """Begin with the rows that are written from now on, and not those in the ``folders``.
 
@@ -119,11 +120,13 @@ class ScriptMetrics:
             own_folder: A folder of Ringmaster in one of the ``folders``.
             patterns: The patterns of the numbers in the log.
             steps_before: The first count of the lines with marked numbers.
+            epochs_before: The epochs in which these steps were made, 0 if they are not known.
         """
         self._log_path, self._log_begin = log, log_begin
         self._folders = tuple(folders)
         self._own_folder = own_folder
         self._lines_before = steps_before
+        self._steps_per_epoch = steps_before / epochs_before if epochs_before else 1.0
         self._files: dict[Path, tuple[CurveFile, _StepCounter]] = {}
         self._row_hashes: dict[Path, set[int]] = {}
         self._clear()
@@ -156,6 +159,8 @@ class ScriptMetrics:
         self._log_counters = {key: _StepCounter(set()) for key in (_LOG_KEY, _TEXT_KEY)}
         self._patterns = patterns
         self._marked_numbers: dict[str, float] = {}
+        self.is_unmatched = bool(patterns)
+        """Whether no line of this run has a number that a pattern finds."""
         self._line_count = self._lines_before
         self._text_rows: list[Row] = []
         self._remove(_LOG_PATHS)
@@ -288,6 +293,7 @@ class ScriptMetrics:
 
     def _add_marked(self, numbers: Mapping[str, float]) -> None:
         """Add the marked numbers of a line; its epoch may be in a line before it."""
+        self.is_unmatched = self.is_unmatched and not numbers
         self._marked_numbers.update(
             {key: value for key, value in numbers.items() if key in NO_METRICS}
         )
@@ -339,8 +345,11 @@ class ScriptMetrics:
             )
         else:
             totals[0] = totals[0] or (0 if self._epoch_ends else totals[1])
-            # Epochs beside steps count at the last step of the epoch, or at the newest one.
+            # Epochs beside steps count at the last step of the epoch, or at the newest one; before
+            # the first step of a run that resumes, as in the runs before.
             newest_step = max(self._epoch_ends.values(), default=0)
+            if not self._epoch_ends:
+                counted_step = round(counted_step * self._steps_per_epoch)
             counted_step = self._epoch_ends.get(int(epoch or 0), max(counted_step, newest_step))
         counted_step = max(counted_step, self._first_step)
         previous = self._positions.get(counted_step, (0, 0, 0))

@@ -41,7 +41,7 @@ from backend.records.jobs.heartbeat import Phase, RankHeartbeat, report_to_guard
 from backend.records.jobs.launch import Launch, RankPlan, visible_devices
 from backend.records.jobs.script import command_line, entry_args, fill_placeholders, interpreter
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import BAD_CURVE, Alarm, RankError, last_status
+from backend.records.jobs.status import BAD_CURVE, UNMATCHED, Alarm, RankError, last_status
 from backend.records.jobs.stop_request import stop_requested
 from backend.training.reporter import Reporter, Step
 from backend.training.script_checkpoints import ScriptCheckpoints, ScriptPosition, step_of
@@ -51,6 +51,8 @@ from backend.training.script_metrics import Point, ScriptMetrics
 STOP_VARIABLE = "RINGMASTER_STOP"
 _TICK_S = 0.25
 _POLL_S = 2.0
+_PAUSE_FACTOR = 20
+"""A reading of the curves that took a second is followed by this many seconds without one."""
 _TERM_S = 5.0
 _QUICK_TERM_S = 1.0
 _IDLE_S = 10.0
@@ -208,8 +210,8 @@ class Script:
         A large checkpoint, which ``reader`` hashes, must not delay a stop.
         """
         last_progress: object = None
-        reports_future: Future[None] | None = None
-        polled_s, stop_s = -_POLL_S, 0.0
+        reports_future: Future[float] | None = None
+        polled_s, reported_s, stop_s = -_POLL_S, -_POLL_S, 0.0
         while child.poll() is None:
             now_s = time.monotonic()
             if now_s >= polled_s + _POLL_S:
@@ -217,10 +219,6 @@ class Script:
                 if (progress := self._progress(child.pid)) != last_progress:
                     last_progress = progress
                     self._beat.beat(Phase.RUNNING)
-                if self._reports is not None and (reports_future is None or reports_future.done()):
-                    if reports_future is not None:
-                        reports_future.result()
-                    reports_future = reader.submit(self._reports.update)
                 if not self.was_killed and (reason := self._disk.end_reason()):
                     self.was_killed = True
                     plan = self._plan
@@ -228,6 +226,13 @@ class Script:
                         RankError(reason, plan.rank, plan.node, says_remedy=True).to_dict()
                     )
                     process_signals.end(child, _QUICK_TERM_S)
+            if self._reports is not None and (reports_future is None or reports_future.done()):
+                took_s = 0.0 if reports_future is None else reports_future.result()
+                # A checkpoint has the values of the newest epoch when it was written, so the curves
+                # are read as often as that costs little.
+                if (is_due := now_s == polled_s) or now_s >= reported_s + _PAUSE_FACTOR * took_s:
+                    report = self._reports.update if is_due else self._reports.read_curves
+                    reports_future, reported_s = reader.submit(report), now_s
             # A share that is away for a while must not end the script.
             with suppress(OSError):
                 if not stop_s and stop_requested(self._folder.stop_request, self._launch.run):
@@ -391,12 +396,14 @@ class ScriptReports:
         status = last_status(folder)
         self._steps_before = status.step if status is not None else 0
         steps = self._steps_before if launch.resume_from else 0
+        epochs = status.epoch if status is not None and launch.resume_from else 0
         self._metrics = ScriptMetrics(
             log,
             _size(log),
             (folder.output, work),
             folder.tensorboard,
             steps_before=steps,
+            epochs_before=epochs,
         )
         self._reporter = Reporter(
             folder,
@@ -422,12 +429,15 @@ class ScriptReports:
         self._patterns: Sequence[str] = ()
         self._checkpoints = ScriptCheckpoints(folder, launch, work, beat)
 
-    def update(self) -> None:
-        """Report the script's new curves and checkpoints."""
-        self._read_curves()
+    def update(self) -> float:
+        """Report the script's new curves and checkpoints; return the seconds that this took."""
+        took_s = self.read_curves()
         self._checkpoints.update(self._position_at)
+        return took_s
 
-    def _read_curves(self, *, is_over: bool = False) -> None:
+    def read_curves(self, *, is_over: bool = False) -> float:
+        """Report the script's new curves; return the seconds that this took."""
+        begin_s = time.monotonic()
         patterns = self._log_patterns()
         if patterns != self._patterns:
             self._patterns = patterns
@@ -438,9 +448,11 @@ class ScriptReports:
                 replaces = history.REPLACES_RUN
                 self._points.clear()
             self._report(point, replaces)
+        self._warn_of_unmatched(is_over)
         if self._polled_steps[-1][1] == self._last_point.step:
             del self._polled_steps[-1]
         self._polled_steps.append((time.time_ns(), self._last_point.step))
+        return time.monotonic() - begin_s
 
     def _log_patterns(self) -> Sequence[str]:
         """Return the patterns of numbers; the user may change them while the script runs."""
@@ -489,13 +501,22 @@ class ScriptReports:
             )
             self._reporter.add_alarm(Alarm(BAD_CURVE, point.step, message))
 
+    def _warn_of_unmatched(self, is_over: bool) -> None:
+        """Report patterns without a number when the script is over, or other numbers came first."""
+        if self._metrics.is_unmatched and (is_over or self._points):
+            pattern_list = number_format.name_list([f"“{pattern}”" for pattern in self._patterns])
+            message = f"No line of the log has a number at {pattern_list}."
+            if self._points:
+                message += " The curves are from other lines or files."
+            self._reporter.add_alarm(Alarm(UNMATCHED, self._last_point.step, message))
+
     def set_stopping(self) -> None:
         self._reporter.set_stopping()
 
     def close(self, ended_well: bool) -> None:
         """Report the end; ``ended_well``: the script was not in the middle of its work."""
         for _ in range(2):
-            self._read_curves(is_over=True)
+            self.read_curves(is_over=True)
         ended_ns = 0
         with suppress(OSError):
             os.utime(self._log)
@@ -512,7 +533,8 @@ class ScriptReports:
         number of an epoch or of an earlier count.
         """
         index = bisect_left(self._polled_steps, (written_ns, 0), hi=len(self._polled_steps) - 1)
-        newest_step = self._polled_steps[index][1]
+        # Numbers of the log's text are known from their second line on, so later than the file.
+        newest_step = self._polled_steps[index][1] or min(self._points, default=0)
         previous_step = self._polled_steps[index - 1][1] if index else 0
 
         def is_step(number: int) -> bool:
@@ -520,7 +542,7 @@ class ScriptReports:
             is_earlier = written_ns < self._begin_ns and 0 < number <= self._steps_before
             return is_earlier or (number in self._points and previous_step <= number <= newest_step)
 
-        step = step_of(path, is_step, self._newest_step) or newest_step or self._last_point.step
+        step = step_of(path, is_step, self._newest_step) or newest_step
         metrics: dict[str, float | None] = {}
         epoch = 0
         for point_step in sorted(self._points):

@@ -22,11 +22,11 @@ from backend.cli.printing import (
     duration_text,
     print_note,
     size_text,
-    terminal_safe,
 )
 from backend.cli.runs import wake_agents
 from backend.cli.session import Session
 from backend.records.base.schema import json_value
+from backend.records.base.terminal_text import terminal_safe
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.entry import EXAMPLE, NodeAddress, NodeEntry, SetUp, StepState
 from backend.records.nodes.reading import Finding

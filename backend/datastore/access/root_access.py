@@ -84,6 +84,9 @@ class DataRootAccess(Files):
     def refresh_past(self, folder: NodeFolder) -> None:
         """Fetch the recent history of a node."""
 
+    def refresh_usage(self) -> None:
+        """Fetch the ledger of the runs."""
+
     # Reading large files in place.
 
     def size(self, path: Path) -> int:

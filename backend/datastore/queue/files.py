@@ -62,7 +62,9 @@ def put(
     if launch is not None:
         root.files.replace_json(folder.queued_launch, launch.to_dict())
     root.files.make_folder(root.queue, exist_ok=True)
-    root.files.replace_bytes(root.queue / entry.job_id, b"")
+    # Its time is that of queueing: another place does not change it.
+    with suppress(FileExistsError):
+        root.files.create(root.queue / entry.job_id, b"")
     root.files.replace_json(folder.queued, entry.to_dict())
 
 

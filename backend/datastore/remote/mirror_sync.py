@@ -43,6 +43,7 @@ _SMALL_BYTES = 4_000_000
 _CHUNK_BYTES = 1_000_000
 _OVERLAP_BYTES = 256
 _FOLDER_MODE = 0o700
+_LEDGER_BYTES = 100_000_000
 _JOB_FILES = (
     "config.toml",
     "job.lock",
@@ -100,6 +101,14 @@ class MirrorReader:
             folder.earlier_week_history,
         ):
             self._refresh_appended(path, node_history.LIMIT_BYTES)
+
+    def refresh_usage(self) -> None:
+        try:
+            files = self._call(lambda files: files.entries(self._remote(self._root.usage)))
+        except FileNotFoundError:
+            return
+        for file in files:
+            self._refresh_appended(self._root.usage / file.name, _LEDGER_BYTES)
 
     def _refresh_appended(self, path: Path, limit_bytes: int) -> None:
         # In pieces, so that another read may run in between. No more pieces than the limit: the

@@ -64,12 +64,20 @@ def start_claimed(root: DataRoot, folder: JobFolder, launch: Launch) -> None:
         OSError: The job's folder cannot be written.
     """
     run = launch.run
-    run_start.write(folder, launch, _LOCAL)
+    run_start.write(folder, launch, _LOCAL, _waited_s(root, folder.attempt(run)))
     try:
         start_supervisor(folder, launch)
     except BackendError as error:
         finalize.close_run(folder, run, str(error), last_status(folder))
     queue_entries.remove_entry(root, folder)
+
+
+def _waited_s(root: DataRoot, attempt: AttemptFolder) -> float | None:
+    """Return the time from queueing to the claim, both by the clock of the disk."""
+    with suppress(OSError):
+        queued_s = (root.queue / attempt.path.parents[1].name).stat().st_mtime
+        return max(0.0, attempt.path.stat().st_mtime - queued_s)
+    return None
 
 
 def continue_start(root: DataRoot, folder: JobFolder, run: int) -> None:

@@ -11,11 +11,13 @@ from dataclasses import replace
 from enum import Enum
 
 from backend.base.log import suppress, swallowed
+from backend.node.metrics.energy import allocated_nodes
+from backend.node.run import usage_log
 from backend.node.run.ended_run import EndedRun
 from backend.node.run.run_outcome import final_status, run_exit
 from backend.node.system import process_cleanup, process_identity, temp_dirs
 from backend.records.base import timestamps
-from backend.records.base.atomic_files import PreallocatedFile, read_json
+from backend.records.base.atomic_files import PreallocatedFile, read_json, stored_record
 from backend.records.base.layout import JobFolder, run_tag
 from backend.records.jobs.launch import Launch, launch_of
 from backend.records.jobs.state import JobState
@@ -73,10 +75,11 @@ def close_run(
     leftovers = process_cleanup.end_tagged(tag, 1.0)
     temp_dirs.remove(tag)
     launch = launch_of(folder.launch, run)
+    ranks = launch.ranks if launch is not None else ()
     record = run_exit(
         EndedRun(
             run=run,
-            ranks=launch.ranks if launch is not None else (),
+            ranks=ranks,
             exits=_rank_exits(folder, run, launch, is_of_machine=is_of_machine),
             expendable_ranks=launch.expendable if launch is not None else frozenset(),
             launcher_error=reason,
@@ -86,9 +89,16 @@ def close_run(
         leftovers,
         timestamps.utc_now(),
     )
+    supervisor = stored_record(ProcessIdentity, attempt.supervisor)
+    record = replace(
+        record,
+        nodes=allocated_nodes(ranks, supervisor.host if supervisor is not None else ""),
+        waited_s=previous_status.waited_s if previous_status is not None else None,
+    )
     status = final_status(record, previous_status, launch)
     try:
         if not attempt.exit.exists():
+            usage_log.append_run(folder, launch, record, status.started_at)
             if is_of_machine and launch is not None and launch.config.on_failure.continues:
                 # Imported only when needed: it needs the queue, which needs this.
                 from backend.node.queue import retry

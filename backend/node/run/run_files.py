@@ -17,11 +17,11 @@ from typing import Any
 from backend.base.log import suppress, swallowed
 from backend.records.base.account import user_name
 from backend.records.base.atomic_files import PreallocatedFile, read_json
-from backend.records.base.layout import JobFolder
+from backend.records.base.layout import AttemptFolder, JobFolder
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RunStatus
+from backend.records.jobs.status import RunStatus, last_status
 
 _END_BYTES = 16_384
 _RECORD_LIMIT_S = 60.0
@@ -36,6 +36,14 @@ def has_begun(status: RunStatus | None) -> bool:
     if status is None or status.state in (JobState.STARTING, JobState.SETUP):
         return False
     return status.state is not JobState.STOPPING or status.is_planned
+
+
+def waited_s(folder: JobFolder, attempt: AttemptFolder) -> float | None:
+    """Return the time in the queue before a run that begins now; Slurm's by the disk's clock."""
+    with suppress(OSError):
+        return max(0.0, attempt.supervisor.stat().st_mtime - attempt.slurm.stat().st_mtime)
+    status = last_status(folder)
+    return status.waited_s if status is not None else None
 
 
 def signs_of_work(folder: JobFolder, launch: Launch) -> object:

@@ -15,7 +15,7 @@ from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import STARTED_OVER, JobFolder, epoch_and_step
 from backend.records.base.local_files import Files
-from backend.records.jobs.launch import Launch
+from backend.records.jobs.launch import Launch, gpu_count
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus, last_status
 
@@ -42,18 +42,22 @@ def _starts_over(launch: Launch) -> bool:
     return launch.run > 1 and not launch.resume_from
 
 
-def write(folder: JobFolder, launch: Launch, files: Files) -> None:
+def write(folder: JobFolder, launch: Launch, files: Files, waited_s: float | None = None) -> None:
     """Write what the supervisor of a claimed run begins with.
 
     A run that does not resume begins with empty folders: the files of earlier runs are moved.
+    ``waited_s`` is the time in the queue.
     """
     previous_status = last_status(folder)
+    if previous_status is not None and previous_status.run == launch.run:
+        # This start was interrupted.
+        waited_s = previous_status.waited_s
     if _starts_over(launch):
         move_earlier_runs(folder, launch.run, files)
     clear_old_stop_request(folder, launch.run, files)
     files.replace_json(folder.launch, launch.to_dict())
     status = _first_status(launch, previous_status, timestamps.utc_now())
-    files.replace_json(folder.status, status.to_dict())
+    files.replace_json(folder.status, replace(status, waited_s=waited_s).to_dict())
 
 
 def move_earlier_runs(folder: JobFolder, run: int, files: Files) -> None:
@@ -112,7 +116,7 @@ def _first_status(launch: Launch, previous: RunStatus | None, now: str) -> RunSt
         run=launch.run,
         epochs=launch.config.epochs,
         world_size=launch.config.world_size,
-        gpus=sum(bool(plan.gpu) for plan in launch.ranks),
+        gpus=sum(map(gpu_count, launch.ranks)),
         earlier_gpu_s=0.0,
         earlier_energy_j=0.0,
         continuation=launch.continuation,

@@ -25,11 +25,11 @@ from backend.base.errors import BackendError
 from backend.base.log import suppress, swallowed
 from backend.base.rendezvous_point import SECRET_VARIABLE, RendezvousPoint
 from backend.node.diagnosis.log_text import read_logs, read_parts
-from backend.node.metrics.energy import EnergyMeter
+from backend.node.metrics.energy import EnergyMeter, allocated_nodes
 from backend.node.metrics.probe import OtherPrograms
 from backend.node.notifications import send as notifications
 from backend.node.queue import retry
-from backend.node.run import launch_command, remote_cleanup, run_files
+from backend.node.run import launch_command, remote_cleanup, run_files, usage_log
 from backend.node.run.ended_run import EndedRun
 from backend.node.run.give_way import GiveWayWatch
 from backend.node.run.head_watch import SilenceWatch
@@ -69,6 +69,7 @@ from backend.records.jobs.stop_request import (
     stop_requested,
     stop_requested_by,
 )
+from backend.records.jobs.usage import NodeUsage, total_energy_j
 
 if TYPE_CHECKING:
     from backend.node.run.grow import GrowthWatch
@@ -152,6 +153,7 @@ class Supervisor:
         self._unreached_nodes: tuple[str, ...] = ()
         self._nodes_without_root: tuple[str, ...] = ()
         self._silent_nodes: tuple[str, ...] = ()
+        self._waited_s: float | None = None
         self._stop_seen_s: float | None = None
         self._give_way: GiveWayWatch | None = None
         self._grow: GrowthWatch | None = None
@@ -163,6 +165,7 @@ class Supervisor:
             # Too slow: the run was given up, and that is on record.
             return RunExit.from_dict(read_json(self._attempt.exit))
         replace_json(self._attempt.supervisor, process_identity.own_process().to_dict())
+        self._waited_s = run_files.waited_s(self._folder, self._attempt)
         try:
             launch = Launch.from_dict(read_json(self._folder.launch))
         except (OSError, ValueError) as error:
@@ -180,12 +183,12 @@ class Supervisor:
         }
         other_programs = OtherPrograms()
         refusal = self._start(launch)
-        energy_j = None
+        nodes = allocated_nodes(launch.ranks)
         if not refusal:
             meter = EnergyMeter(DataRoot(self._folder.path.parent.parent), launch.ranks)
             meter.start()
-            self._watch(launch)
-            energy_j = meter.used_j()
+            self._watch(launch, meter)
+            nodes = meter.usage()
         leftovers = self._clear_up(launch)
         first_outcome = next((record.outcome for record in self._exits if record.rank == 0), "")
         if launch.config.script and first_outcome not in ("finished", "interrupted"):
@@ -232,7 +235,7 @@ class Supervisor:
             leftovers,
             launch,
             status,
-            energy_j,
+            nodes,
         )
 
     def _reporting_ranks(self, launch: Launch) -> Sequence[int]:
@@ -302,7 +305,7 @@ class Supervisor:
 
     # The run's life.
 
-    def _watch(self, launch: Launch) -> None:
+    def _watch(self, launch: Launch, meter: EnergyMeter) -> None:
         """Until mpirun is gone."""
         self._give_way = GiveWayWatch(self._folder, launch)
         silence_watch = SilenceWatch(self._folder, launch)
@@ -329,6 +332,7 @@ class Supervisor:
             next_check_s = now_s + _POLL_S
             self._collect(launch)
             self._receive_watch.end_blocked(now_s)
+            meter.sample()
             if self._give_way is not None:
                 self._give_way.watch()
             if self._grow is not None:
@@ -512,7 +516,7 @@ class Supervisor:
         leftovers: tuple[int, ...] = (),
         launch: Launch | None = None,
         status: RunStatus | None = None,
-        energy_j: float | None = None,
+        nodes: tuple[NodeUsage, ...] = (),
     ) -> RunExit:
         if (record := stored_record(RunExit, self._attempt.exit)) is not None:
             # Another node gave the run up while this one was cut off, and the job continues there.
@@ -522,7 +526,13 @@ class Supervisor:
         continues_here = self._scheduler is None
         if self._give_way is not None and not has_grown and continues_here:
             self._give_way.continue_run(record)
-        record = replace(record, energy_j=energy_j, took_s=round(self._clock.elapsed_s(), 3))
+        record = replace(
+            record,
+            energy_j=total_energy_j(nodes),
+            took_s=round(self._clock.elapsed_s(), 3),
+            nodes=nodes,
+            waited_s=self._waited_s,
+        )
         _log.info("Run %d of %s ended: %s", self._run, self._folder.job_id, record.state.value)
         # Before the end is recorded: no reader takes the job for one that has failed for good.
         if continues_here:
@@ -534,6 +544,7 @@ class Supervisor:
                 ),
             )
         # Before exit.json: with that, the folder may be moved or removed.
+        usage_log.append_run(self._folder, launch, record, record.started_at)
         log.write_out(_LOG_LIMIT_S)
         write_until_done(self._attempt.exit, record.to_dict(), _WRITE_LIMIT_S)
         if self._folder.newest_run() == self._run:

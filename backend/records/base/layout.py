@@ -53,6 +53,9 @@ jobs/<id>/proposal.json               the head node of a search: the values of a
 studies/<sweep>.json                  the desktop that starts the study, once
 searches/<sweep>/search.json          the desktop that makes the search, once
     journal.log, progress.json        the head node of the search (`node.queue.search_turn`)
+usage/runs-<host>-<user>.jsonl        the processes of a user on a host that record the end of a run
+                                      (append): what it used
+usage/removed-<id>.jsonl              the desktop that moves the job to the trash: its runs
 nodes/<name>/node.json                the desktop that adds or sets up the node
 nodes/<name>/info.json, status.json   the agent of the node; if the node does not see the data root,
                                       any desktop, which fetches them from its staged root
@@ -131,6 +134,8 @@ class DataRoot:
     pause_file = _PathBelow("queue/paused.json")
     templates = _PathBelow("templates")
     """Job files without a name, to start new jobs from."""
+    usage = _PathBelow("usage")
+    """Ledger of the runs, which outlives their jobs (`records.jobs.usage`)."""
     studies = _PathBelow("studies")
     """Records of the started studies, each with a copy of its study file."""
     searches = _PathBelow("searches")

@@ -1,4 +1,4 @@
-"""Log text as a terminal shows it: the last state of a progress bar, without colours."""
+"""Text of others for a terminal or a page: progress bars, colours and control characters."""
 
 from __future__ import annotations
 
@@ -27,3 +27,10 @@ def _strip_line(line: str) -> str:
         return line
     text = SEQUENCE.sub("", last_state(line))
     return "".join(c for c in text if c == "\t" or c.isprintable() or category(c) == "Zs")
+
+
+def terminal_safe(text: str) -> str:
+    """Make ``text`` safe to show: it cannot move a cursor, or hide or reverse what follows."""
+    return "".join(
+        "?" if category(c) in ("Cc", "Cf", "Cs") and c not in "\n\t\u200d" else c for c in text
+    )

@@ -44,6 +44,10 @@ class RankPlan:
     gpu: str = ""
 
 
+def gpu_count(plan: RankPlan) -> int:
+    return len(list(filter(None, plan.gpu.split(","))))
+
+
 def visible_devices(gpus: str, environment: Mapping[str, str]) -> str:
     """Return ``CUDA_VISIBLE_DEVICES`` for GPUs with commas.
 

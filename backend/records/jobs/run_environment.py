@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from backend.records.base.schema import Record
 
-_NAMES = {
+LABELS = {
     "python": "Python",
     "torch": "PyTorch",
     "horovod": "Horovod",
@@ -45,7 +45,7 @@ def differences(old: RunEnvironment, new: RunEnvironment) -> tuple[str, ...]:
     """Return the differences as text: "PyTorch 2.5.1 then, 2.6.0 now"; empty if there are none."""
     texts = [
         f"{name} {getattr(old, key)} then, {getattr(new, key)} now"
-        for key, name in _NAMES.items()
+        for key, name in LABELS.items()
         if getattr(old, key) and getattr(new, key) and getattr(old, key) != getattr(new, key)
     ]
     if old.processes != new.processes:

@@ -17,6 +17,7 @@ from backend.records.base.schema import KEY, Record
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.slow_cause import SlowCause, StepTimes
 from backend.records.jobs.state import JobState
+from backend.records.jobs.usage import NodeUsage
 
 STATUS_SCHEMA = 1
 GROWN = "grown"
@@ -102,7 +103,8 @@ class RunStatus(Record, label="status", newest_schema=STATUS_SCHEMA, required=_R
     runs, ``earlier_gpu_s`` the same times the GPUs of each, ``earlier_energy_j`` their energy;
     ``gpus`` and ``energy_j`` are this run's, and the latter is known at its end. None is "not
     known". ``peak_memory_bytes`` is the most that rank 0 had of its GPU, or of the computer's
-    memory. ``early_finish`` says why it has finished before its last epoch.
+    memory. ``early_finish`` says why it has finished before its last epoch. ``waited_s`` is the
+    time in the queue before the run, None if it was not queued.
     """
 
     state: JobState
@@ -137,6 +139,7 @@ class RunStatus(Record, label="status", newest_schema=STATUS_SCHEMA, required=_R
     continuation: Continuation | None = field(default=None, metadata={KEY: "continued"})
     early_finish: str = ""
     peak_memory_bytes: int | None = None
+    waited_s: float | None = None
     schema: int = STATUS_SCHEMA
 
     @property
@@ -256,6 +259,7 @@ class RunExit(Record, label="exit record"):
     ``took_s``: its duration, as its supervisor measured it; None if that did not see the end.
     ``other_cpu``: the share of the head node's processors that other programs used meanwhile.
     ``pause``: why it gave way, as a sentence; "" for other ends.
+    ``nodes``: what it used of each node; ``waited_s`` as in `RunStatus`.
     """
 
     run: int
@@ -269,6 +273,8 @@ class RunExit(Record, label="exit record"):
     took_s: float | None = None
     other_cpu: float | None = None
     pause: str = ""
+    nodes: tuple[NodeUsage, ...] = ()
+    waited_s: float | None = None
 
     @property
     def started_at(self) -> str:
@@ -279,6 +285,7 @@ class RunExit(Record, label="exit record"):
 NOT_A_NUMBER = "not-a-number"
 BAD_VALIDATION = "bad-validation"
 BAD_CURVE = "bad-curve"
+UNMATCHED = "unmatched-numbers"
 BAD_CHECKPOINT = "bad-checkpoint"
 DIVERGED = "diverged"
 STANDSTILL = "standstill"
@@ -290,6 +297,7 @@ _LABELS = {
     NOT_A_NUMBER: "not a number",
     BAD_VALIDATION: "validation NaN",
     BAD_CURVE: "NaN written",
+    UNMATCHED: "no number matched",
     BAD_CHECKPOINT: "checkpoint NaN",
     DIVERGED: "diverges",
     STANDSTILL: "stalled",
@@ -301,6 +309,7 @@ _TITLES = {
     NOT_A_NUMBER: "Not a number",
     BAD_VALIDATION: "Validation NaN",
     BAD_CURVE: "NaN written",
+    UNMATCHED: "No number matched",
     BAD_CHECKPOINT: "Checkpoint NaN",
     DIVERGED: "Diverges",
     STANDSTILL: "Stalled",

@@ -64,8 +64,8 @@ class Interface:
         return self.name.startswith(_INNER_PREFIXES)
 
 
-OLDEST_PYTHON = (3, 10)
-"""For training; the supervision of runs needs 3.9."""
+OLDEST_PYTHON = (3, 11)
+"""For training: the numpy of the lock file needs it. The supervision of runs needs 3.9."""
 PYTHON_NEED = "training needs {}.{} or newer.".format(*OLDEST_PYTHON)
 
 

@@ -321,23 +321,31 @@ def markdown_text(table: StudyTable) -> str:
     notes = [f"**Source.** {table.source}.", f"**Form.** {table.form.value}, seeds {seeds}."]
     if table.note:
         notes[-1] += f" {table.note}"
-    head = [f"{table.value.label}{_unit_suffix(table.value)}", "95 % interval", "published"]
-    head += [*["difference"] * table.compares, *seed_difference_titles(table), "jobs"]
-    head += [f"{column.label}{_unit_suffix(column)}" for column in table.further_columns]
     lines = [f"# {table.title}", "", table.question, ""]
     for note in notes:
         lines += [note, ""]
-    lines += [f"| | {' | '.join(head)} |", "|---" * (len(head) + 1) + "|"]
-    for row in table.rows:
-        cells = [
-            *(spread_text(row.value), interval_text(row.value), number_text(row.published)),
-            *[number_text(row.difference, "+")] * table.compares,
+    head, rows = table_texts(table)
+    lines += [f"| | {' | '.join(head[1:])} |", "|---" * len(head) + "|"]
+    lines += [f"| {' | '.join(cells)} |" for cells in rows]
+    return "\n".join([*lines, "", *table.remarks]) + "\n"
+
+
+def table_texts(table: StudyTable) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Return the head and the rows of the table; the first column has the names of the rows."""
+    head = ["", f"{table.value.label}{_unit_suffix(table.value)}", "95 % interval", "published"]
+    head += [*["difference"] * table.compares, *seed_difference_titles(table), "jobs"]
+    head += [f"{column.label}{_unit_suffix(column)}" for column in table.further_columns]
+    rows = (
+        (
+            *(row.label, spread_text(row.value), interval_text(row.value)),
+            *(number_text(row.published), *[number_text(row.difference, "+")] * table.compares),
             *[seed_difference_label(row)] * (table.seed_column is not None),
             f"{row.value.n} of {row.jobs}" if row.jobs else "not run",
             *map(spread_text, row.further_cells),
-        ]
-        lines.append(f"| {row.label} | {' | '.join(cells)} |")
-    return "\n".join([*lines, "", *table.remarks]) + "\n"
+        )
+        for row in table.rows
+    )
+    return tuple(head), tuple(rows)
 
 
 def csv_text(table: StudyTable) -> str:

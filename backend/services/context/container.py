@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from backend.services.jobs.run_reaper import RunReaper
     from backend.services.jobs.service import JobService
     from backend.services.jobs.trial_run import TrialRunService
+    from backend.services.jobs.usage import UsageService
     from backend.services.library.data_scan import DataScanService
     from backend.services.library.gallery import GalleryService
     from backend.services.library.service import LibraryService
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from backend.services.notifications.service import NotificationService
     from backend.services.preflight.service import PreflightService
     from backend.services.queue.service import QueueService
+    from backend.services.reports.service import ReportService
     from backend.services.studies.service import StudyService
     from backend.services.sweeps.service import SweepService
     from backend.services.tools.event_viewer import EventViewers
@@ -267,6 +269,12 @@ class Services:
         )
 
     @cached_service
+    def usage(self) -> UsageService:
+        from backend.services.jobs.usage import UsageService
+
+        return UsageService(self.data_root, self.queries)
+
+    @cached_service
     def trial_runs(self) -> TrialRunService:
         from backend.services.jobs.run_starter import RunStarter
         from backend.services.jobs.trial_run import TrialRunService
@@ -363,6 +371,12 @@ class Services:
         from backend.services.verify.service import VerifyService
 
         return VerifyService(self)
+
+    @cached_service
+    def reports(self) -> ReportService:
+        from backend.services.reports.service import ReportService
+
+        return ReportService(self)
 
     @cached_service
     def templates(self) -> TemplateService:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 _LIBRARIES = ("PySide6", "pyqtgraph", "numpy", "SQLAlchemy", "fabric", "paramiko")
 _LOG_BYTES = 2**20
 _MAX_JOBS = 20
-_HIDDEN = "(left out)"
-_SECRET_NAME = re.compile(r"TOKEN|SECRET|PASS|KEY|CREDENTIAL|AUTH", re.IGNORECASE)
+HIDDEN = "(left out)"
+SECRET_NAME = re.compile(r"TOKEN|SECRET|PASS|KEY|CREDENTIAL|AUTH", re.IGNORECASE)
 _MIN_SECRET_LENGTH = 4
 """Shorter values ("1", "yes") are no secrets, and replacing them would spoil many words."""
 
@@ -54,7 +54,7 @@ def write_report(services: Services, path: Path, log: Path) -> Path:
 def _report_files(services: Services, log: Path) -> dict[str, str]:
     views = services.jobs.queries.list()
     newest_views = sorted(views, key=lambda view: view.created, reverse=True)[:_MAX_JOBS]
-    secret_filter = _SecretFilter([dict(os.environ)], (view.config.environment for view in views))
+    secret_filter = SecretFilter([dict(os.environ)], (view.config.environment for view in views))
     jobs = [
         {
             "id": view.id,
@@ -81,7 +81,7 @@ def _report_files(services: Services, log: Path) -> dict[str, str]:
     return {name: secret_filter(text) for name, text in files.items() if text}
 
 
-class _SecretFilter:
+class SecretFilter:
     """Takes secrets and the user's home folder out of a text."""
 
     def __init__(
@@ -93,7 +93,7 @@ class _SecretFilter:
             v
             for environment in environments
             for k, v in environment.items()
-            if _SECRET_NAME.search(k)
+            if SECRET_NAME.search(k)
         }
         values |= {value for environment in job_environments for value in environment.values()}
         self._values = sorted(
@@ -108,7 +108,7 @@ class _SecretFilter:
                 json.dumps(value)[1:-1],
                 json.dumps(value, ensure_ascii=False)[1:-1],
             }:
-                text = text.replace(form, _HIDDEN)
+                text = text.replace(form, HIDDEN)
         return text.replace(str(Path.home()), "~")
 
 

@@ -25,6 +25,7 @@ from backend.base.progress import Progress
 from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.bundles.imported_job import mark_replay
 from backend.datastore.jobs import files as job_files
+from backend.datastore.jobs import usage_files
 from backend.datastore.jobs.checkpoint_files import (
     DamagedCheckpoint,
     checkpoint_named,
@@ -527,12 +528,13 @@ class JobService:
 
     def remove(self, job_id: str) -> JobView:
         """Move the job's folder to the trash of the data root; refused while it is live."""
-        folder, _, view = self._reaper.read_reaped(job_id)
+        folder, file, view = self._reaper.read_reaped(job_id)
         if view.state.is_live:
             raise BackendError(f"The job {job_id} is {view.state.label.lower()}.", "Stop it first.")
         self.lifecycle.bring_home(folder)
         with as_backend_error(f"The job {job_id} could not be moved to the trash"):
             queue_files.leave(self._root, folder)
+            usage_files.keep_runs(self._root, folder, file, view.run)
             job_files.move_to_trash(self._root, folder)
         self._index.remove_jobs([job_id])
         return view

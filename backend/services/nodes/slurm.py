@@ -10,10 +10,9 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 
 from backend.base.errors import BackendError
-from backend.base.log import suppress, swallowed
+from backend.base.log import swallowed
 from backend.datastore.access.root_access import OpenJob, OpenRoot
 from backend.launch.slurm import POLL_S, LoginNode, SlurmCluster, SlurmLauncher, read_submission
 from backend.node.run import run_start
@@ -135,8 +134,6 @@ class SlurmService:
         return watch.condition(folder, run, self.launcher(placement))
 
     def close(self) -> None:
-        for watch in self._watches.values():
-            watch.close()
         for login_node in self._login_nodes:
             login_node.close()
 
@@ -146,8 +143,7 @@ class _JobWatch:
 
     def __init__(self, poll_s: float) -> None:
         self._poll_s = poll_s
-        self._executor = ThreadPoolExecutor(1, "slurm")
-        self._renewal: Future[None] | None = None
+        self._renewal: threading.Thread | None = None
         self._launchers: dict[tuple[str, int], tuple[OpenJob, SlurmLauncher]] = {}
         self._conditions: dict[tuple[str, int], Condition] = {}
         self._next_renewal_s = 0.0
@@ -159,14 +155,15 @@ class _JobWatch:
         with self._lock:
             is_new = key not in self._launchers
             self._launchers[key] = folder, launcher
-            is_idle = self._renewal is None or self._renewal.done()
+            is_idle = self._renewal is None or not self._renewal.is_alive()
             if is_idle and (is_new or time.monotonic() >= self._next_renewal_s):
                 self._next_renewal_s = time.monotonic() + self._poll_s
-                self._renewal = self._executor.submit(self._renew)
+                # The end of a program does not wait for a login node.
+                self._renewal = threading.Thread(target=self._renew, name="slurm", daemon=True)
+                self._renewal.start()
             renewal = self._renewal
         if is_new and renewal is not None:
-            with suppress(TimeoutError):
-                renewal.result(_FIRST_ANSWER_S)
+            renewal.join(_FIRST_ANSWER_S)
         return self._conditions.get(key)
 
     def _renew(self) -> None:
@@ -185,9 +182,6 @@ class _JobWatch:
                 # The record of its end has all that a later reader needs.
                 with self._lock:
                     self._launchers.pop(key, None)
-
-    def close(self) -> None:
-        self._executor.shutdown(wait=False, cancel_futures=True)
 
 
 class _LocalLoginNode:
@@ -218,25 +212,26 @@ class _SshLoginNode:
         self._name = name
         self._nodes = nodes
         self._shell: Shell | None = None
+        self._is_closed = False
         self._lock = threading.Lock()
 
     def run(
         self, argv: Sequence[str], *, input: bytes = b"", limit_s: float = 60.0
     ) -> CommandResult:
         with self._lock:
+            if self._is_closed:
+                raise Unreachable(f"The connection to {self._name} was closed.")
             if self._shell is None:
                 self._shell = self._nodes.open_shell(self._name)
             try:
                 return self._shell.run(argv, input=input, limit_s=limit_s)
             except Unreachable:
-                self._close()
+                shell, self._shell = self._shell, None
+                shell.close()
                 raise
 
     def close(self) -> None:
-        with self._lock:
-            self._close()
-
-    def _close(self) -> None:
-        if self._shell is not None:
-            self._shell.close()
-            self._shell = None
+        """Close the connection also while a command runs, which then ends as unreachable."""
+        self._is_closed = True
+        if (shell := self._shell) is not None:
+            shell.close()

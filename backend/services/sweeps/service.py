@@ -251,7 +251,7 @@ class SweepService:
         Raises:
             BackendError: The sweep has no jobs.
         """
-        tag, jobs = self._find_jobs(tag)
+        tag, jobs = self.find_jobs(tag)
         removed: list[JobView] = []
         remaining: list[JobView] = []
         for number, view in enumerate(jobs):
@@ -308,7 +308,7 @@ class SweepService:
         *,
         last_first: bool = False,
     ) -> tuple[JobView, ...]:
-        tag, jobs = self._find_jobs(tag)
+        tag, jobs = self.find_jobs(tag)
         views: list[JobView] = []
         failures: list[str] = []
         for view in reversed(jobs) if last_first else jobs:
@@ -321,8 +321,12 @@ class SweepService:
             raise BackendError(" ".join((count, *failures[:_MAX_ERRORS])))
         return tuple(reversed(views)) if last_first else tuple(views)
 
-    def _find_jobs(self, tag: str) -> tuple[str, list[JobView]]:
-        """Return the whole tag and the jobs of a sweep, in order."""
+    def find_jobs(self, tag: str) -> tuple[str, list[JobView]]:
+        """Return the whole tag and the jobs of a sweep, in order.
+
+        Raises:
+            BackendError: The sweep has no jobs.
+        """
         tag = tag if tag.startswith(TAG) else f"{TAG}{tag}"
         jobs = [view for view in self._jobs.queries.list() if sweep_of(view.tags) == tag]
         if not jobs:

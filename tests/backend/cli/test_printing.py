@@ -7,8 +7,9 @@ import math
 
 import pytest
 
-from backend.cli.printing import duration_text, print_json, print_table, size_text, terminal_safe
+from backend.cli.printing import duration_text, print_json, print_table, size_text
 from backend.records.base.schema import json_value
+from backend.records.base.terminal_text import terminal_safe
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.state import JobState
 from backend.records.nodes.reading import Finding

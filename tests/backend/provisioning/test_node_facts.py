@@ -96,7 +96,7 @@ def test_f52_a_node_without_python_is_named(
 
 @pytest.mark.parametrize(
     ("pythons", "named_python"),
-    [(["3.6.8", "3.9.2", "3.10.1"], ""), (["3.6.8", "3.9.2"], "3.9.2"), ([], "missing")],
+    [(["3.6.8", "3.10.2", "3.11.1"], ""), (["3.6.8", "3.10.2"], "3.10.2"), ([], "missing")],
 )
 def test_f52_an_old_python_is_named(tmp_path: Path, pythons: list[str], named_python: str) -> None:
     pythons_found = [{"path": f"/{v}", "version": v, "venv": True} for v in pythons]
@@ -104,7 +104,7 @@ def test_f52_an_old_python_is_named(tmp_path: Path, pythons: list[str], named_py
     if not named_python:
         assert len(inspect_node(answers, tmp_path).node_info.pythons) == 3
         return
-    with pytest.raises(BackendError, match=f"Python on gpu1 is {named_python}.*3.10 or newer"):
+    with pytest.raises(BackendError, match=f"Python on gpu1 is {named_python}.*3.11 or newer"):
         inspect_node(answers, tmp_path)
 
 

@@ -284,7 +284,9 @@ def test_no_strategy_saves_what_is_not_finite(
     if name == "consensus" and target == "input":
         # A traced network asks nothing of its input.
         target = "infinite loss"
-    run_ranks(tmp_path, name, target, stop, 1 + (len(name) + len(target)) % 3)
+    # L-BFGS decides how many portions a worker reads, at least one.
+    step = 1 if name == "sandblaster" else 1 + (len(name) + len(target)) % 3
+    run_ranks(tmp_path, name, target, stop, step)
 
 
 def test_a_validation_that_is_not_finite_raises_an_alarm(tmp_path: Path) -> None:

@@ -55,7 +55,12 @@ def test_every_number_in_the_files_of_a_program_is_on_its_curve_at_its_step(
     tmp_path: Path, python: str, name: str
 ) -> None:
     plan = RankPlan(0, 0, "cpu01", "127.0.0.1")
-    environment = {"OMP_NUM_THREADS": "1", "YOLO_CONFIG_DIR": str(tmp_path)}
+    environment = {
+        "OMP_NUM_THREADS": "1",
+        "YOLO_CONFIG_DIR": str(tmp_path),
+        # As mpirun sets it, by which a process finds the library of mpi4py.
+        "LD_LIBRARY_PATH": f"{sys.prefix}/lib",
+    }
     script = script_of(tmp_path, plan, plan, python=python, arguments=["{output}"])
     (tmp_path / "version/train.py").write_text(LOOPS[name])
     folder, log = JobFolder(tmp_path / "job"), JobFolder(tmp_path / "job").rank_log(0)

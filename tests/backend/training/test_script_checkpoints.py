@@ -369,7 +369,7 @@ def test_a_checkpoint_has_the_step_and_values_at_which_it_was_written(
         with log.open("a") as file:
             file.writelines(f"{json.dumps(row)}\n" for row in rows)
         (rig.output / name).write_text("weights")
-        reports._read_curves()
+        reports.read_curves()
     reports.close(ended_well=True)
     records = sorted(
         read_checkpoints(rig.folder.checkpoints, ".json"),
@@ -377,6 +377,23 @@ def test_a_checkpoint_has_the_step_and_values_at_which_it_was_written(
     )
     assert [record.step for record in records] == steps
     assert [record.metrics["loss"] for record in records] == steps
+
+
+def test_the_first_checkpoint_has_the_first_epoch_whose_line_counts_from_the_second_on(
+    rig: Rig, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    reports = ScriptReports(rig.folder, rig.launch, rig.work, log, lambda _: None)
+    for epoch, name in enumerate(("a.pt", "b.pt", "c.pt"), 1):
+        with log.open("a") as file:
+            file.write(f"Epoch {epoch}/3 loss: {epoch}\n")
+        (rig.output / name).write_text("weights")
+        reports.read_curves()
+    reports.close(ended_well=True)
+    records = read_checkpoints(rig.folder.checkpoints, ".json")
+    steps = {Path(record.file).name: record.step for record in records}
+    assert steps == {"a.pt": 1, "b.pt": 2, "c.pt": 3}
 
 
 def test_a_script_that_saves_at_each_step_has_them_in_its_names(rig: Rig, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from backend.records.jobs.heartbeat import RankHeartbeat
 from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.script import interpreter
-from backend.records.jobs.status import BAD_CURVE, last_status
+from backend.records.jobs.status import BAD_CURVE, UNMATCHED, last_status
 from backend.training import script_disk
 from backend.training.script_disk import DiskWatch
 from backend.training.script_rank import Script, ScriptReports
@@ -66,6 +66,16 @@ def script_of(tmp_path: Path, plan: RankPlan, *ranks: RankPlan, **changes: Any) 
     folder.logs.mkdir(exist_ok=True)
     launch = Launch("id", 1, config, ranks, "", "", "", script_source=str(tmp_path / "version"))
     return Script(folder, launch, plan, RankHeartbeat.inherited())
+
+
+def reports_of(tmp_path: Path, resume_from: str = "", **changes: Any) -> ScriptReports:
+    launch = replace(
+        script_of(tmp_path, PLANS[4], PLANS[4], **changes)._launch, resume_from=resume_from
+    )
+    folder = JobFolder(tmp_path / "job")
+    folder.rank_log(0).touch()
+    (tmp_path / "work").mkdir(exist_ok=True)
+    return ScriptReports(folder, launch, tmp_path / "work", folder.rank_log(0), lambda _count: None)
 
 
 @pytest.mark.parametrize(
@@ -230,17 +240,26 @@ def test_after_a_stop_processes_that_only_wait_for_each_other_are_idle(
     assert idle_s == idle_at
 
 
+def curves_of(folder: JobFolder) -> dict[str, dict[int, float]]:
+    """Return the values of each curve by their steps."""
+    update, _ = read_history(folder.history)
+    assert not update.problems
+    return {
+        name: {
+            int(step): value
+            for step, value in zip(update.steps, values, strict=True)
+            if value == value
+        }
+        for name, values in update.metrics.items()
+    }
+
+
 def test_the_history_has_each_number_at_its_step_when_it_comes_late_or_gets_another_name(
     tmp_path: Path,
 ) -> None:
-    script = script_of(tmp_path, PLANS[4], PLANS[4])
-    folder, log = JobFolder(tmp_path / "job"), JobFolder(tmp_path / "job").rank_log(0)
-    log.touch()
-    work = tmp_path / "work"
-    work.mkdir()
-    reports = ScriptReports(folder, script._launch, work, log, lambda _count: None)
-    with log.open("a") as file:
-        file.write("Epoch 1 loss: 9\n")
+    reports = reports_of(tmp_path)
+    folder = JobFolder(tmp_path / "job")
+    folder.rank_log(0).write_text("Epoch 1 loss: 9\n")
     reports.update()
     (folder.output / "train.csv").write_text(
         "step,loss\n" + "".join(f"{n},{n}\n" for n in range(9))
@@ -250,16 +269,7 @@ def test_the_history_has_each_number_at_its_step_when_it_comes_late_or_gets_anot
     (folder.output / "more.csv").write_text("step,accuracy\n2,0.25\n7,0.75\n")
     reports.update()
     reports.close(ended_well=True)
-    update, _ = read_history(folder.history)
-    assert not update.problems
-    curves = {
-        name: {
-            int(step): value
-            for step, value in zip(update.steps, values, strict=True)
-            if value == value
-        }
-        for name, values in update.metrics.items()
-    }
+    curves = curves_of(folder)
     assert curves.pop("loss") == {}
     assert curves == {
         "train/loss": {step: float(step) for step in range(9)},
@@ -349,12 +359,53 @@ def test_the_log_says_which_variables_a_script_gets_and_keeps_secrets(
     assert SECRET_VARIABLE not in variables
 
 
+@pytest.mark.parametrize(
+    ("patterns", "text", "message"),
+    [
+        (["loss: {loss}"], "loss: 0.5\nloss: 0.25\n", ""),
+        (["loss: {loss}", "f1: {f1}"], "loss: 0.5\n", ""),
+        ([], "loading\n", ""),
+        (["los: {loss}"], "loss: 0.5\n", "No line of the log has a number at “los: {loss}”."),
+        (["l {l}", "a {a}"], "", "No line of the log has a number at “l {l}”, “a {a}”."),
+        (
+            ["los: {loss}"],
+            '{"step": 1, "loss": 0.5}\n',
+            "No line of the log has a number at “los: {loss}”. "
+            "The curves are from other lines or files.",
+        ),
+    ],
+)
+def test_patterns_that_find_nothing_are_a_warning(
+    tmp_path: Path, patterns: list[str], text: str, message: str
+) -> None:
+    reports = reports_of(tmp_path, log_numbers=patterns)
+    JobFolder(tmp_path / "job").rank_log(0).write_text(text)
+    reports.close(ended_well=True)
+    status = last_status(JobFolder(tmp_path / "job"))
+    assert status is not None
+    assert [(alarm.kind, alarm.message) for alarm in status.alarms] == (
+        [(UNMATCHED, message)] if message else []
+    )
+
+
+def test_epochs_of_a_resumed_run_count_the_steps_of_those_before(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path / "job")
+    reports = reports_of(tmp_path, log_numbers=["step {step} epoch {epoch} loss {loss}"])
+    lines = [f"step {step} epoch {step // 100} loss {1 / step}\n" for step in (100, 200, 300)]
+    folder.rank_log(0).write_text("".join(lines))
+    reports.close(ended_well=True)
+    resumed_reports = reports_of(tmp_path, "last.pt", log_numbers=["stp {step} loss {loss}"])
+    (folder.output / "results.csv").write_text("epoch,val_loss\n4,0.2\n5,0.1\n")
+    resumed_reports.close(ended_well=True)
+    assert curves_of(folder) == {
+        "loss": {step: pytest.approx(1 / step) for step in (100, 200, 300)},
+        "val_loss": {400: 0.2, 500: 0.1},
+    }
+
+
 def test_a_curve_that_becomes_nan_is_a_warning(tmp_path: Path) -> None:
-    script = script_of(tmp_path, PLANS[4], PLANS[4])
+    reports = reports_of(tmp_path)
     folder, log = JobFolder(tmp_path / "job"), JobFolder(tmp_path / "job").rank_log(0)
-    log.touch()
-    (tmp_path / "work").mkdir()
-    reports = ScriptReports(folder, script._launch, tmp_path / "work", log, lambda _count: None)
     values = (("loss", 1.0), ("loss", math.nan), ("grad_norm", math.nan), ("val_loss", math.nan))
     with log.open("a") as file:
         for step, (name, value) in enumerate(values, 1):

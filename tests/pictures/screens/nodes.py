@@ -8,7 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from app.runtime.controller import ignore
+from backend.records.jobs.ledger import LedgerKey, UsageTable, ledger_rows
 from backend.records.jobs.placement import THIS_COMPUTER
+from backend.records.jobs.usage import NodeUsage, RunUsage
 from backend.records.nodes.entry import SetUp, SetUpStep, StepState
 from backend.records.nodes.provisioning_options import SetUpOptions
 from backend.records.nodes.reading import (
@@ -31,6 +33,7 @@ from widgets.common.fields import LineEdit
 from widgets.nodes.history.node_history import NodeHistoryData
 from widgets.nodes.page.node_actions import hours_question
 from widgets.nodes.page.nodes_page import NodesPage
+from widgets.nodes.page.usage_dialog import UsageDialog
 from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog
 from widgets.nodes.provisioning.host_key_pages import PassphraseDialog
 from widgets.nodes.provisioning.progress_dialog import SetUpDialog
@@ -401,3 +404,38 @@ def set_up_choices_misfit(stage: Stage) -> None:
 def set_up_choices_64(stage: Stage) -> None:
     names = [lab.LONG_NODE.format(n) for n in range(64)]
     _choices(stage, tuple(node(name) for name in names), names, SetUpOptions())
+
+
+def usage_table(key: LedgerKey = LedgerKey.USER, month_count: int = 12) -> UsageTable:
+    """A year of five users on three nodes; not all energy is known."""
+    users = ("anna", "ben", "chen", "dora.lindqvist", "emil")
+    runs = tuple(
+        RunUsage(
+            *(f"j{n}", 1, "run", users[(n * n) % 5], ("vision", "speech", "")[n % 3 : n % 3 + 1]),
+            ended_at=f"2026-{1 + n % 11:02}-{1 + n % 27:02}T10:00:00Z",
+            took_s=3600.0 * (2 + n * 7 % 60),
+            waited_s=None if n % 4 == 0 else 500.0 * (n % 17),
+            nodes=tuple(
+                NodeUsage(f"gpu{k:02}", 4, None if n % 9 == 0 else 2e6 * (2 + n * 7 % 60), 0.17)
+                for k in range(1, 2 + n % 3)
+            ),
+        )
+        for n in range(1, 120)
+    )
+    keys = ((key,), (), (LedgerKey.MONTH, key))
+    rows, total, months = (ledger_rows(runs, k) for k in keys)
+    return UsageTable(key, rows, total, months, unknown_runs=3)
+
+
+def _usage(stage: Stage, table: UsageTable | None) -> UsageDialog:
+    _nodes(stage, lab.nodes())
+    dialog = stage.lay_over(UsageDialog(stage.window))
+    if table is not None:
+        dialog.show_table(table)
+    return dialog
+
+
+screen("usage", (LARGE, SMALL, SMALLEST))(lambda stage: _usage(stage, usage_table()))
+screen("usage-nodes")(lambda stage: _usage(stage, usage_table(LedgerKey.NODE)))
+screen("usage-none")(lambda stage: _usage(stage, UsageTable(LedgerKey.USER)))
+screen("usage-reading")(lambda stage: _usage(stage, None))

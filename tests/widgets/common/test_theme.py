@@ -7,6 +7,9 @@ of the three colour-vision deficiencies see them (Machado, Oliveira and Fernande
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -179,3 +182,11 @@ def test_high_contrast_gives_up_tints_and_keeps_text_readable(t: Theme) -> None:
     assert contrast(strong.line, strong.surface) >= GRAPHIC_LEAST
     assert contrast(strong.text2, strong.surface) > contrast(t.text2, t.surface)
     assert contrast(strong.grid, strong.surface) < contrast(strong.line, strong.surface)
+
+
+def test_a_report_has_the_colours_of_the_window() -> None:
+    source = (Path(__file__).parents[3] / "resources" / "report.html").read_text("utf-8")
+    for theme, colours in zip((LIGHT, DARK), re.findall(r":root\{(--.+?)\}", source), strict=True):
+        for name, value in re.findall(r"--(\w+):(#\w{6})", colours):
+            number = re.fullmatch(r"c(\d)", name)
+            assert value == (theme.curves[int(number[1])] if number else theme.hex(name))

@@ -72,9 +72,10 @@ SET_UP_AGAIN = NodeAction(
 )
 FORGET = NodeAction("forget", "Forget passphrase")
 REMOVE = NodeAction("remove", "Remove…")
+USAGE = NodeAction("usage", "Who used what…", "chart-bar")
 HEADER_ACTIONS = ((CHECK,), (SET_UP,), (TAKE_OUT, PUT_BACK))
 """A button for each group, which shows the offered action."""
-MENU_ACTIONS = (GIVE_WAY, SET_UP_AGAIN, FORGET, REMOVE)
+MENU_ACTIONS = (USAGE, GIVE_WAY, SET_UP_AGAIN, FORGET, REMOVE)
 
 SHOW = NodeAction("show", "Show node")
 RETRY = NodeAction("retry", "Try again", "arrow-clockwise")

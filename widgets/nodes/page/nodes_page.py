@@ -24,7 +24,7 @@ from backend.records.nodes.reading import (
 from backend.records.slurm.cluster import Partition
 from widgets.common import formats
 from widgets.common.banner import Banner
-from widgets.common.buttons import Button, SegmentedControl
+from widgets.common.buttons import Button, IconButton, SegmentedControl
 from widgets.common.cards import Card, EmptyState, PageHeader, VerticalScrollArea
 from widgets.common.fields import SearchField
 from widgets.common.focus import FocusForwarder
@@ -297,7 +297,9 @@ class NodesPage(QWidget):
         self._filter.key_chosen.connect(self._dim_rows)
         add_button = Button("Add a node", kind="primary", icon="plus")
         add_button.clicked.connect(lambda: self.node_actions.ask(node_actions.ADD))
-        self._header = PageHeader("Nodes", "", self._search, self._filter, add_button)
+        usage_button = IconButton(node_actions.USAGE.icon, node_actions.USAGE.text)
+        usage_button.clicked.connect(lambda: self.node_actions.ask(node_actions.USAGE, ""))
+        self._header = PageHeader("Nodes", "", self._search, self._filter, usage_button, add_button)
 
     def _history(self, name: str) -> NodeHistory:
         return self._histories.setdefault(name, NodeHistory())

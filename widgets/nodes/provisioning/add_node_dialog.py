@@ -240,7 +240,7 @@ class AddNodeDialog(Dialog):
                     row(self._more_button, STRETCH, self._cancel_button, self._connect_button),
                     gap=S2,
                 ),
-                gap=S3,
+                gap=S2,
             )
         )
         return page

@@ -18,7 +18,7 @@ from backend.records.nodes.provisioning_options import (
 from widgets.common.buttons import Switch
 from widgets.common.labels import Label
 from widgets.common.layout import col
-from widgets.common.theme import S2, S3
+from widgets.common.theme import S1, S3
 
 _CHOICE_TEXTS = {
     SYSTEM_MPI: (
@@ -81,7 +81,7 @@ class OptionsForm(QWidget):
         self._choices = {key: _Choice(*texts) for key, texts in _CHOICE_TEXTS.items()}
         for choice in self._choices.values():
             choice.switch.toggled.connect(lambda _is_checked: self.changed.emit())
-        self.setLayout(col(*self._choices.values(), gap=S2))
+        self.setLayout(col(*self._choices.values(), gap=S1))
 
     def options(self) -> SetUpOptions:
         """Return the selected options; options without a switch are unchanged."""

@@ -1,7 +1,9 @@
-"""What the GPUs of a run used: the difference of two counters, or nothing where it may be wrong."""
+"""What the GPUs of a run used: counters and samples, or nothing where that may be wrong."""
 
 from __future__ import annotations
 
+import math
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +15,7 @@ from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.launch import RankPlan
 from backend.records.jobs.placement import THIS_COMPUTER
+from backend.records.jobs.usage import NodeUsage, total_energy_j
 from tests.widgets.nodes import samples
 
 RANKS = tuple(
@@ -66,7 +69,7 @@ def used_energy(
     clock.now += lasted_s
     write("gpu0", 70 + 300, 3_000.0, 51_000.0)
     write("gpu1", 70 + beats, *end_reading)
-    return meter.used_j()
+    return total_energy_j(meter.usage())
 
 
 def test_the_used_energy_is_the_sum_over_the_gpus_of_all_ranks(
@@ -100,7 +103,7 @@ def test_the_energy_of_processors_and_of_a_node_without_readings_is_unknown(
         meter.start()
         clock.now += 600
         write("gpu0", 370, 3_000.0, 4_000.0)
-        assert meter.used_j() is None
+        assert total_energy_j(meter.usage()) is None
 
 
 @pytest.mark.parametrize(
@@ -116,7 +119,7 @@ def test_malformed_readings_end_no_supervisor(
     meter.start()
     write("gpu0", 370, 1_000.0, 2_000.0)
     clock.now += 600
-    assert meter.used_j() is None
+    assert total_energy_j(meter.usage()) is None
 
 
 def test_this_computer_has_no_agent_and_its_driver_is_asked(
@@ -129,4 +132,60 @@ def test_this_computer_has_no_agent_and_its_driver_is_asked(
         meter._driver, "read", lambda: ((replace(gpu, energy_j=next(energies)),), "")
     )
     meter.start()
-    assert meter.used_j() == 250.0
+    assert total_energy_j(meter.usage()) == 250.0
+
+
+def test_one_process_with_all_gpus_of_a_node_uses_all_of_them(
+    root: DataRoot, clock: Clock, write: Callable[..., None]
+) -> None:
+    meter = EnergyMeter(root, (RankPlan(0, 0, "gpu0", "h", "GPU-0,GPU-1"),), clock)
+    write("gpu0", 70, 1_000.0, 50_000.0)
+    meter.start()
+    clock.now += 600
+    write("gpu0", 370, 3_000.0, 51_000.0)
+    assert meter.usage() == (NodeUsage("gpu0", 2, 3_000.0, None),)
+
+
+def test_the_counters_agree_with_the_power_within_three_percent_and_idle_time_is_sampled(
+    root: DataRoot, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU with waves of load: its counter, and the power and use that were seen each second."""
+    (gpu,) = samples.gpus("ours", 1)
+    meter = EnergyMeter(root, (RankPlan(0, 0, THIS_COMPUTER, "h", gpu.uuid),), clock)
+
+    def use(at_s: float) -> float:
+        return 50 + 50 * math.sin(at_s / 40)
+
+    def read() -> tuple[tuple[object, ...], str]:
+        seconds = range(1000, int(clock.now))
+        energy_j = 1e9 + sum(100 + 6 * use(second + 0.5) for second in seconds)
+        return (replace(gpu, energy_j=energy_j, use_percent=use(clock.now)),), ""
+
+    monkeypatch.setattr(meter._driver, "read", read)
+    meter.start()
+    power_j = idle_s = 0.0
+    for _ in range(3600):
+        power_j += 100 + 6 * use(clock.now)
+        idle_s += 1 - use(clock.now) / 100
+        clock.now += 1
+        meter.sample()
+    (usage,) = meter.usage()
+    assert usage.node == socket.gethostname()
+    assert usage.energy_j == pytest.approx(power_j, rel=0.03)
+    assert usage.idle_share == pytest.approx(idle_s / 3600, abs=0.03)
+
+
+def test_the_idle_share_of_a_node_whose_agent_is_away_is_not_known(
+    root: DataRoot, clock: Clock, write: Callable[..., None]
+) -> None:
+    meter = EnergyMeter(root, RANKS, clock)
+    for name in ("gpu0", "gpu1"):
+        write(name, 70, 1_000.0, 50_000.0)
+    meter.start()
+    for beat in range(71, 111):
+        clock.now += 15
+        write("gpu0", beat, 1_000.0, 50_000.0)
+        meter.sample()
+    shares = [node.idle_share for node in meter.usage()]
+    assert shares[0] is not None
+    assert shares[1] is None

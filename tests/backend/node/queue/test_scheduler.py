@@ -434,6 +434,7 @@ def test_a_run_that_goes_on_knows_how_long_those_before_it_took(
         root, "a", run=3, launch=lambda launch: replace(launch, resume_from=str(checkpoint))
     )
     end_run(folder, 2)
+    os.utime(root.queue / "a", (1e9, 1e9))
     previous_status = RunStatus(
         JobState.INTERRUPTED,
         run=2,
@@ -450,6 +451,8 @@ def test_a_run_that_goes_on_knows_how_long_those_before_it_took(
     assert queue_starter.start(root, folder, 3)
     goes_on = RunStatus.from_dict(read_json(folder.status))
     assert goes_on.earlier_s == 210.0
+    claimed_s = folder.attempt(3).path.stat().st_mtime
+    assert goes_on.waited_s == pytest.approx(claimed_s - 1e9, abs=60), "it waited in the queue"
     assert (goes_on.earlier_gpu_s, goes_on.earlier_energy_j) == (480.0 + 4 * 150.0, 1_500.0)
     assert (goes_on.gpus, goes_on.energy_j) == (0, None), "it goes on without GPUs"
     # As after an end right before the supervisor.

@@ -458,3 +458,23 @@ def test_every_desktop_shows_the_actions_of_all_users(site: DataSite, beat: Beat
     assert acts[3].action.startswith("Name changed from “")
     assert [act.action for act in acts[4:]] == ["Started", "Created"]
     assert acts[0].message == f"Stopped by {acts[0].user} on {acts[0].host}"
+
+
+def test_every_desktop_reads_the_ledger_also_of_a_job_that_another_one_removed(
+    site: DataSite, beat: Beat
+) -> None:
+    first, second = site.desktop(), site.desktop()
+    site.stock(first)
+    beat(site)
+    view, run = start_job(site, first)
+    run.end_with(JobState.INTERRUPTED)
+    path = site.data.job(view.id).attempt(1).exit
+    nodes = [{"node": "gpu01", "gpus": 2, "energy_j": 3.6e6, "idle_share": 0.25}]
+    replace_json(path, {**read_json(path), "took_s": 60.0, "nodes": nodes})
+    for desktop in (first, second):
+        desktop.queries.list()
+        (usage,) = desktop.usage.read().runs
+        assert (usage.job_id, usage.took_s, usage.nodes[0].gpus) == (view.id, 60.0, 2)
+    first.jobs.remove(view.id)
+    second.queries.list()
+    assert first.usage.read().runs == second.usage.read().runs == (usage,)

@@ -16,6 +16,7 @@ from backend.records.jobs.state import JobState
 from backend.records.slurm.placement import SlurmPlacement, job_comment, job_name
 from backend.records.slurm.submission import Submission
 from backend.services.context.container import open_services
+from backend.services.nodes import slurm
 from backend.services.nodes.slurm import SlurmService
 from backend.ssh.interface import CommandResult, Unreachable
 from tests.waiting import LIMIT_S, wait_for
@@ -109,6 +110,40 @@ def test_a_slow_login_node_delays_only_the_first_question(
     conditions = [service.condition(folder, 1) for _ in range(100)]
     may_answer.set()
     assert {condition.state for condition in conditions if condition} == {JobState.QUEUED}
+
+
+class HangingShell:
+    """A connection whose commands end only when it is closed."""
+
+    def __init__(self) -> None:
+        self.began, self.closed, self.ended = (threading.Event() for _ in range(3))
+
+    def run(self, argv: Sequence[str], **options: object) -> CommandResult:
+        self.began.set()
+        assert self.closed.wait(LIMIT_S)
+        self.ended.set()
+        raise Unreachable("hpc does not answer.")
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+def test_the_end_of_the_program_waits_for_no_command_on_a_login_node(
+    folder: OpenJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slurm, "_FIRST_ANSWER_S", 0.0)
+    submission = Submission(SlurmPlacement("hpc"), "/slurm.log", "17")
+    replace_json(folder.attempt(1).slurm, submission.to_dict())
+    services = open_services(tmp_path / "root", tmp_path / "catalogue.sqlite")
+    shell = HangingShell()
+    monkeypatch.setattr(services.cluster, "open_shell", lambda _name: shell)
+    service = SlurmService(services.data_root, services.cluster)
+    assert service.condition(folder, 1) is None
+    assert shell.began.wait(LIMIT_S)
+    assert all(thread.daemon for thread in threading.enumerate() if thread.name == "slurm")
+    service.close()
+    assert shell.ended.wait(LIMIT_S)
+    services.close()
 
 
 def test_a_run_without_a_readable_submission_has_no_known_state(

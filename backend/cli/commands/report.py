@@ -1,0 +1,40 @@
+"""Write the report of jobs, a sweep or a study to one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from backend.cli.command import ArgSpec, command
+from backend.cli.parameters import Checkpoint
+from backend.cli.printing import Answer, Note, size_text
+from backend.cli.session import Session
+
+_WHAT = "jobs, one sweep or one study, by id or name"
+
+
+@command("report", reads_jobs=True)
+def report(
+    session: Session,
+    names: Annotated[tuple[str, ...], ArgSpec("JOB|SWEEP|STUDY", _WHAT)],
+    *,
+    output: Annotated[Path | None, ArgSpec("FILE", "default: TITLE.html")] = None,
+    samples: Annotated[str, ArgSpec("N", "show predictions of these: 3, 10-20")] = "",
+    checkpoint: Checkpoint = "best",
+    with_places: Annotated[bool, "also show paths and names of machines"] = False,
+    overwrite: Annotated[bool, "replace an existing file"] = False,
+) -> Answer:
+    """Write curves, differences, notes and hashes of jobs to one HTML file."""
+    path = session.services.reports.write(
+        names,
+        output,
+        samples=samples,
+        checkpoint=checkpoint,
+        shows_places=with_places,
+        overwrite=overwrite,
+        progress=session.progress,
+    )
+    hint = Note("Paths and machines are hidden; --with-places shows them.")
+    data = {"path": str(path), "bytes": path.stat().st_size}
+    line = f"Wrote {path} ({size_text(path.stat().st_size)})."
+    return Answer(data, line, *([] if with_places else [hint]))

@@ -1,0 +1,381 @@
+"""The content of a report, from the records of its jobs."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
+from backend.datastore.bundles.imported_job import environments, safe_stem
+from backend.records.base import timestamps
+from backend.records.base.terminal_text import strip_codes
+from backend.records.bundles.job_archive import SUFFIX
+from backend.records.jobs.comparison import (
+    MOST_JOBS,
+    ComparedRow,
+    ComparedUpdate,
+    RowKind,
+    best_mode,
+    compare,
+    rated_metrics,
+)
+from backend.records.jobs.flat_settings import default_settings, value_text
+from backend.records.jobs.history import HistoryUpdate
+from backend.records.jobs.metric_names import OF_NO_DATA, VALIDATION, metric_label
+from backend.records.jobs.prediction import PredictedSample, PredictionInput
+from backend.records.jobs.run_environment import LABELS, differences
+from backend.records.jobs.settings import value_label
+from backend.records.jobs.view import JobView
+from backend.records.reports.report import Plot, Report, Sample, Section, Table
+from backend.records.studies.study import StartedStudy
+from backend.records.studies.table import table_texts
+from backend.records.sweeps.spec import TAG
+from backend.records.sweeps.summary import job_label, shared_token_count
+from backend.services.context.problem_report import HIDDEN
+from backend.services.reports.plots import curve_points, draw, study_plot
+
+if TYPE_CHECKING:
+    from backend.services.context.container import Services
+
+_MAX_PLOTS = 8
+_MAX_CHARS = 10_000
+"""Of a note or a traceback: without pictures the file has less than 1 MB."""
+_MAX_SAMPLES = 48
+_MAIN_RESULTS = ("epochs_done", "seconds")
+_BASE64 = re.compile("[A-Za-z0-9+/=]+")
+_LEAST_SHOWN = 0.01
+_NO_HISTORY = HistoryUpdate()
+_COMMAND = "./installers/run"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The jobs of a report. Those of a sweep are sorted, the best first."""
+
+    title: str
+    views: Sequence[JobView]
+    is_sweep: bool = False
+    study: StartedStudy | None = None
+
+
+class ReportBuilder:
+    """Reads the jobs of a report and builds its sections; used once."""
+
+    def __init__(self, services: Services, subject: Subject, progress: Progress) -> None:
+        self._services = services
+        self._subject = subject
+        self._progress = progress
+        updates: list[ComparedUpdate] = []
+        for number, view in enumerate(subject.views):
+            progress.step(number, len(subject.views), "Reading the curves")
+            updates.append(services.comparison.poll(view.id))
+            if subject.is_sweep:
+                updates.sort(key=partial(_rank, subject.views))
+            # The histories of a large sweep need much memory.
+            updates[MOST_JOBS:] = [replace(u, history=_NO_HISTORY) for u in updates[MOST_JOBS:]]
+        self._updates, self._views = updates[:MOST_JOBS], [update.view for update in updates]
+        self._comparison = compare([(update.view, update.figures) for update in updates])
+        labels = [view.name for view in self._views]
+        if labels[1:]:
+            shared_tokens = shared_token_count(labels)
+            labels = [job_label(name, shared_tokens) for name in labels]
+        self._names = [
+            name if labels.count(name) == 1 else f"{name} ({view.id})"
+            for name, view in zip(labels, self._views, strict=True)
+        ]
+
+    def build(self, samples: str, checkpoint: str) -> Report:
+        """Return the report, with the predictions of a checkpoint for these samples."""
+        sections = [*self._study()]
+        if self._views:
+            sections += (
+                *self._failures(),
+                Section("Curves", self._curve_texts(), plots=tuple(self._plots())),
+                Section("Results", tables=tuple(self._tables())),
+                *(self._samples(samples, checkpoint) if samples.strip() else ()),
+                *self._notes(),
+                *self._environment(),
+                self._hashes(),
+                self._repetition(),
+            )
+        view = self._views[0] if len(self._views) == 1 else None
+        states = [view.state.label for view in self._views]
+        counts = (f"{states.count(state)} {state.lower()}" for state in dict.fromkeys(states))
+        return Report(
+            sections[0].title if self._subject.study else self._subject.title,
+            _subtitle(view) if view else f"{len(self._views)} jobs: {', '.join(counts)}",
+            view.state.label if view else "",
+            view.state.color_role if view else "",
+            tuple(self._figures()) if self._views else (),
+            tuple(sections),
+            _time(timestamps.utc_now()),
+        )
+
+    def _figures(self) -> Iterator[tuple[str, str]]:
+        """Yield the main results of the job, or of the best one."""
+        keys = (*rated_metrics(self._views), *_MAIN_RESULTS)
+        rows = [row for row in self._comparison.results if row.key in keys]
+        index = next((row.best.index(True) for row in rows if any(row.best)), 0)
+        if self._names[1:]:
+            yield "Best job", self._names[index]
+        yield from ((r.label, _value_text(r, index)) for r in rows if r.values[index] is not None)
+        for key, pin in self._views[index].pins.items():
+            yield _title(key), pin.reference
+
+    def _study(self) -> Iterator[Section]:
+        study = self._subject.study
+        if study is None:
+            return
+        table = self._services.studies.table(study)
+        texts = [table.question, f"Source: {table.source}.", table.note]
+        removed_count = len(study.jobs) - len(self._views)
+        if removed_count:
+            texts.append(f"{removed_count} of its {len(study.jobs)} jobs were removed.")
+        plot = study_plot(table)
+        yield Section(
+            table.title,
+            tuple(filter(None, (*texts, *table.remarks))),
+            (Table("Measured and published", *table_texts(table)),),
+            () if plot is None else (plot,),
+        )
+
+    def _failures(self) -> Iterator[Section]:
+        for view, name in zip(self._views, self._names, strict=True):
+            error, status = view.error, view.status
+            texts = [f"Step {alarm.step}: {alarm.message}" for alarm in status.alarms]
+            quotes = []
+            if error is not None:
+                rank = "" if error.rank is None else f"Rank {error.rank} on {error.node or '?'}: "
+                is_said = error.message in status.message
+                texts += ["" if is_said else rank + error.message, error.remedy]
+                lines = (f"{line.location}  {line.text}" for line in error.evidence)
+                quotes = ["\n".join(lines), error.traceback]
+            if view.state.has_failed or texts or status.early_finish:
+                texts = [status.message, status.early_finish, *texts]
+                yield Section(
+                    "What happened" if len(self._views) == 1 else f"What happened: {name}",
+                    tuple(dict.fromkeys(filter(None, map(_cut, texts)))),
+                    quotes=tuple(_cut(strip_codes(quote)) for quote in quotes if quote),
+                    is_alarm=view.state.has_failed,
+                )
+
+    def _curve_texts(self) -> tuple[str, ...]:
+        texts = []
+        for update, name in zip(self._updates, self._names, strict=False):
+            subject = name if len(self._views) > 1 else "The job"
+            if not update.view.run:
+                texts.append(f"{subject} has not run yet, so there are no curves.")
+            elif not len(update.history.steps):
+                texts.append(f"{subject} has no curves: its history is missing, or has no step.")
+            texts += update.history.problems
+        if len(self._views) > len(self._updates):
+            texts.append(f"The curves are those of the best {len(self._updates)} jobs.")
+        return tuple(texts)
+
+    def _plots(self) -> Iterator[Plot]:
+        histories = [update.history for update in self._updates]
+        by_epoch = all(len(h.epochs_done) == len(h.steps) for h in histories)
+        names = dict.fromkeys((*rated_metrics(self._views), "loss"))
+        names |= dict.fromkeys(name for history in histories for name in sorted(history.metrics))
+        metrics = [n for n in names if n not in OF_NO_DATA or n == OF_NO_DATA[0]]
+        is_single = len(self._views) == 1
+        # The curves of a single job's training and validation are in one plot.
+        plots = {name.removeprefix(VALIDATION) if is_single else name: None for name in metrics}
+        for plot in list(plots)[:_MAX_PLOTS]:
+            lines = (
+                ((histories[0], plot, "training"), (histories[0], VALIDATION + plot, "validation"))
+                if is_single
+                else [(h, plot, name) for h, name in zip(histories, self._names, strict=False)]
+            )
+            curves = [
+                curve_points(history, metric, name, colour, by_epoch=by_epoch)
+                for colour, (history, metric, name) in enumerate(lines)
+            ]
+            drawn_curves = [curve for curve in curves if curve is not None]
+            title = plot if is_single else metric_label(plot)
+            if drawn_curves:
+                x_title = "epoch" if by_epoch else "step"
+                yield draw(_title(title), x_title, drawn_curves, may_be_log=plot not in OF_NO_DATA)
+
+    def _tables(self) -> Iterator[Table]:
+        names, differing = self._names, self._comparison.differing
+        states = tuple(view.state.label for view in self._views)
+        rows = (_row("State", states), *self._comparison.results)
+        if self._subject.is_sweep:
+            rows = (*rows[:2], *(row for row in rows[2:] if row.key in _MAIN_RESULTS), *differing)
+            yield _table("Jobs", rows, names, has_job_rows=True)
+        else:
+            yield _table("Results", rows, names if names[1:] else ["Value"])
+            if differing:
+                yield _table("Settings that differ", differing, names)
+        defaults = default_settings(self._views[0].config)
+        changes = [r for r in self._comparison.equal if r.values[0] != defaults.get(r.key)]
+        yield _table("Settings; all others have their defaults", changes, ["Value"])
+
+    def _samples(self, samples: str, checkpoint: str) -> Iterator[Section]:
+        for update, name in zip(self._updates, self._names, strict=False):
+            title = f"Predictions of the checkpoint “{checkpoint}”"
+            title += f": {name}" if self._names[1:] else ""
+            try:
+                prediction = self._services.predictions.predict(
+                    update.view.id, checkpoint, PredictionInput(samples=samples), self._progress
+                )
+            except Cancelled:
+                raise
+            except BackendError as error:
+                # A job without a checkpoint has curves to show.
+                yield Section(title, (error.with_remedy,))
+                continue
+            examples = prediction.examples[:_MAX_SAMPLES]
+            texts = list(prediction.notes)
+            if len(examples) < prediction.sample_count:
+                texts.append(f"{len(examples)} of {prediction.sample_count} samples are shown.")
+            yield Section(title, tuple(texts), samples=tuple(map(_sample, examples)))
+
+    def _notes(self) -> Iterator[Section]:
+        for view, name in zip(self._views, self._names, strict=True):
+            tags = ", ".join(tag for tag in view.tags if not tag.startswith(TAG))
+            if view.notes or tags:
+                title = f"Notes: {name}" if self._names[1:] else "Notes"
+                quotes = (_cut(view.notes),) if view.notes else ()
+                yield Section(title, (f"Tags: {tags}",) if tags else (), quotes=quotes)
+
+    def _environment(self) -> Iterator[Section]:
+        runs = [
+            (f"{name}, run {run.run}" if self._names[1:] else f"Run {run.run}", run)
+            for view, name in zip(self._views, self._names, strict=True)
+            for run in environments(self._services.data_root.job(view.id))
+        ]
+        if not runs:
+            return
+        title, reference = runs[-1]
+        rows = [
+            _row(_title(LABELS.get(key, key)), (value_text(value),))
+            for key, value in reference.to_dict().items()
+            if value and key != "run"
+        ]
+        yield Section(
+            "Environment",
+            tuple(
+                f"{other_name}, in comparison: {'; '.join(changes)}."
+                for other_name, run in runs[:-1]
+                if (changes := differences(reference, run))
+            )[:_MAX_SAMPLES],
+            (_table(title, rows, ["Value"]),),
+        )
+
+    def _hashes(self) -> Section:
+        rows: dict[tuple[str, ...], None] = {}
+        for view in self._views:
+            for key, pin in view.pins.items():
+                kind = _title(key)
+                rows[kind, pin.reference, pin.sha256] = None
+        for update, name in zip(self._updates, self._names, strict=False):
+            rows["Settings", name, update.view.config.sha256()] = None
+            for checkpoint in self._services.queries.checkpoints(update.view.id):
+                if checkpoint.is_best or checkpoint.is_latest:
+                    rows["Checkpoint", f"{name}, {checkpoint.name}", checkpoint.sha256] = None
+        if self._subject.study is not None:
+            digest = hashlib.sha256(self._subject.study.text.encode()).hexdigest()
+            rows["Study file", self._subject.title, digest] = None
+        return Section("Hashes", tables=(Table("SHA-256", ("", "Name", "SHA-256"), tuple(rows)),))
+
+    def _repetition(self) -> Section:
+        lines = []
+        for update in self._updates:
+            bundle = f"{safe_stem(update.view.name)}{SUFFIX}"
+            lines.append(f"{_COMMAND} job bundle {update.view.id} --with-data  # writes {bundle}")
+        lines += [f"{_COMMAND} job unbundle FILE", f"{_COMMAND} job replay ID --wait"]
+        return Section(
+            "How to repeat it",
+            (
+                "A bundle has the model, loader, settings, seed, versions and curves of a job, and "
+                "with --with-data the data. On another computer, the last two commands verify it, "
+                "train again, and compare the curves.",
+            ),
+            quotes=("\n".join(lines),),
+        )
+
+
+def _rank(views: Sequence[JobView], update: ComparedUpdate) -> tuple[bool, float]:
+    """Return a sort key: the best value of the rated metric first, jobs without it last."""
+    metric = next(iter(rated_metrics(views)))
+    figures = update.figures.metrics.get(metric)
+    if figures is None:
+        return True, 0.0
+    return False, -figures.highest if best_mode(metric, views) == "max" else figures.lowest
+
+
+def _row(text: str, values: tuple[str, ...]) -> ComparedRow:
+    return ComparedRow("", text, values, (False,) * len(values))
+
+
+def _table(
+    caption: str, rows: Sequence[ComparedRow], names: Sequence[str], *, has_job_rows: bool = False
+) -> Table:
+    """Return a table with a column for each name, or with a row for each name."""
+    columns = range(len(names))
+    texts = [(row.label, *(_value_text(row, column) for column in columns)) for row in rows]
+    best = [(n, c + 1) for n, row in enumerate(rows) for c in columns if row.best[c]]
+    if has_job_rows:
+        head, *lines = zip(("", *names), *texts, strict=True)
+        return Table(caption, head, tuple(lines), frozenset((c - 1, n + 1) for n, c in best))
+    return Table(caption, ("", *names), tuple(texts), frozenset(best))
+
+
+def _value_text(row: ComparedRow, column: int) -> str:
+    value = row.values[column]
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        is_hidden = row.key.startswith("environment.")
+        return HIDDEN if is_hidden else _cut(value_label(row.key, value))
+    if row.kind is not RowKind.SECONDS:
+        return f"{value:.4g}"
+    return f"{value:.3g} s" if value < 60 else str(timedelta(seconds=round(value)))
+
+
+def _sample(example: PredictedSample) -> Sample:
+    sample = example.sample
+    guesses = ", ".join(
+        guess.name if guess.confidence is None else f"{guess.name} ({guess.confidence:.0%})"
+        for guess in example.guesses[:3]
+        if guess.confidence is None or guess.confidence >= _LEAST_SHOWN
+    )
+    prediction = guesses or f"{len(example.boxes)} boxes" if example.boxes else example.prediction
+    target = sample.of_class or sample.target
+    caption = f"Sample {sample.index}: {_cut(guesses or prediction)}; target {_cut(target)}"
+    png = next((part.png for part in sample.parts if _BASE64.fullmatch(part.png)), "")
+    frames: list[tuple[bool, str]] = []
+    for box in (*example.truth, *example.boxes):
+        left, top, right, bottom = (min(max(corner or 0.0, 0.0), 1.0) for corner in box.corners)
+        line = f"M{left:.4f} {top:.4f}H{right:.4f}V{bottom:.4f}H{left:.4f}Z"
+        frames.append((len(frames) < len(example.truth), line))
+    return Sample(caption, png, tuple(frames))
+
+
+def _subtitle(view: JobView) -> str:
+    start = view.status.started_at
+    time = f"started {_time(start)}" if start else f"created {_time(view.created)}"
+    return ", ".join((f"Job {view.id}", *([f"by {view.user}"] if view.user else ()), time))
+
+
+def _title(key: str) -> str:
+    return (key[:1].upper() + key[1:]).replace("_", " ")
+
+
+def _time(stamp: str) -> str:
+    """Return the minute of a time: its readers are in other time zones."""
+    return f"{stamp[:16].replace('T', ' ')} UTC"
+
+
+def _cut(text: str) -> str:
+    """Return the beginning and the end of a long text."""
+    half = _MAX_CHARS // 2
+    return text if len(text) <= _MAX_CHARS else f"{text[:half]}\n…\n{text[-half:]}"
