@@ -6,7 +6,7 @@ stop of a trial that the pruner gives up, and reports each end. Then it asks the
 values of the jobs that wait for them. A job is in the journal before it has its values, and has
 these before it starts; so whatever a killed turn has not done, the next one does.
 
-The sampler's random numbers begin anew with the seed, the number of each trial and of each axis:
+The sampler's random numbers start again with the seed, the number of each trial and of each axis:
 with the same seed the same results lead to the same proposals, whichever process asks.
 
 With `searches.IMPORTANCE` in place of the jobs it prints the importance of the settings as JSON,
@@ -62,7 +62,7 @@ _JOB, _REASON, _GOALLESS = "job", "reason", "goalless"
 
 
 class SearchTurn:
-    """The turn of one search. Optuna's errors, and those of the journal, become `BackendError`."""
+    """The turn of one search; errors of the journal become `BackendError`."""
 
     def __init__(self, folder: SearchFolder) -> None:
         self._folder = folder
@@ -111,7 +111,7 @@ class SearchTurn:
         if not run:
             if not is_queued:
                 reason = "it left the queue" if folder.path.is_dir() else "its job was removed"
-                self._tell(study, trial, folder, None, searches.FAILED, reason)
+                self._close(study, trial, folder, None, searches.FAILED, reason)
             return
         values, names, has_epochs = epoch_values(folder.history, self._search.metric)
         run_exit = stored_record(RunExit, folder.attempt(run).exit)
@@ -135,7 +135,7 @@ class SearchTurn:
             state, reason = self._end(run_exit, value, reason, names)
             if state == searches.FAILED and self._search.metric not in names and names:
                 trial.set_user_attr(_GOALLESS, ", ".join(sorted(names)))
-            self._tell(study, trial, folder, value, state, reason)
+            self._close(study, trial, folder, value, state, reason)
 
     def _last_epoch(self, folder: JobFolder, run: int) -> int:
         launch = stored_record(Launch, folder.launch)
@@ -161,7 +161,7 @@ class SearchTurn:
             return searches.PRUNED, run_exit.message
         return searches.COMPLETE, ""
 
-    def _tell(
+    def _close(
         self,
         study: Study,
         trial: Trial,
@@ -172,7 +172,7 @@ class SearchTurn:
     ) -> None:
         from optuna.trial import TrialState
 
-        # Before the journal: what a killed turn has not told is told again.
+        # Before the journal: the next turn repeats what a killed one did not finish.
         if folder.path.is_dir():
             proposal = stored_record(Proposal, folder.proposal)
             if proposal is not None and not proposal.state:
@@ -227,7 +227,7 @@ class SearchTurn:
         if parsed.config is None:
             replace_json(folder.proposal, proposal.to_dict())
             reason = " ".join(error.message for error in parsed.errors)
-            self._tell(study, trial, folder, None, searches.FAILED, reason)
+            self._close(study, trial, folder, None, searches.FAILED, reason)
             self._add_entry(folder, f"{proposal.message} cannot be used: {reason}")
             queue_entries.remove_entry(self._root, folder)
             return
@@ -347,8 +347,8 @@ def _open_study(folder: SearchFolder, stored: StoredSearch) -> Study:
     except (ValueError, KeyError, TypeError, AssertionError) as error:
         raise BackendError(
             f"The journal of the search, {folder.journal}, is damaged: {error}.",
-            "Restore it from a backup. Or move it away: the sampler then begins anew, and all jobs "
-            "keep their results.",
+            "Restore it from a backup. Or move it away: the sampler then starts again, and all "
+            "jobs keep their results.",
         ) from error
 
 

@@ -48,7 +48,7 @@ _FIXED = frozenset(
 
 @dataclass(frozen=True)
 class Search(Record, label="search"):
-    """What a user says about a search. ``better`` is "" if the name of the metric says it."""
+    """The settings of a search. ``better`` is "" if the name of the metric says it."""
 
     metric: str = field(default="validation/loss", metadata={KEY: "goal"})
     better: str = ""

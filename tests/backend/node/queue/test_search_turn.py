@@ -193,7 +193,7 @@ def test_a_turn_that_was_killed_loses_and_doubles_no_trial(
     assert [t.values for t in trials] == [t.values for t in undisturbed]
 
 
-def test_an_end_of_each_kind_is_told_to_the_sampler(services: Services) -> None:
+def test_the_sampler_learns_an_end_of_each_kind(services: Services) -> None:
     played = Played(services, peak, RATE, BATCH, trials=6)
     good, failed, stopped, nan, removed, dequeued = played.folders
     for folder in played.folders:

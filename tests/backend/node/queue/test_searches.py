@@ -99,7 +99,7 @@ def test_a_turn_follows_what_changes_and_a_failed_one_is_repeated_later(
     folder = root.job("a")
     folder.history.parent.mkdir(parents=True)
     poll(watch, clock)
-    assert watch.has_work, "the keeper stays until the end is told"
+    assert watch.has_work, "the keeper stays until the sampler knows the end"
     turns[0][1].returncode = 0
     poll(watch, clock)
     assert len(turns) == 1, "nothing changed"
