@@ -72,7 +72,7 @@ class SweepCard(StyledFrame):
         for field in (self._draws, self._seed, self._trials, self._at_once):
             field.setFixedWidth(_NUMBER_W)
         self._goal.setFixedWidth(_GOAL_W)
-        for field, width in zip(self._choices, (_GOAL_W, _PRUNER_W)):
+        for field, width in zip(self._choices, (_GOAL_W, _PRUNER_W), strict=True):
             field.setFixedWidth(width)
         self._search_rows = QWidget()
         self._search_rows.setLayout(
