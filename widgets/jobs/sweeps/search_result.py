@@ -33,7 +33,7 @@ diverged must not flatten the others."""
 
 
 class TrialPlot(QWidget):
-    """The goal of each trial over a position, with the best so far as a line if it is a history."""
+    """The goal of each trial over a position, with the best until then as a line in a history."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
