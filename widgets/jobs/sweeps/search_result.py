@@ -153,7 +153,7 @@ class ImportanceBars(QWidget):
 
 
 class SearchView(QWidget):
-    """What a search has learned.
+    """A view of the result of a search.
 
     Signals:
         use_requested: The id of the job whose values the user wants in the form.
