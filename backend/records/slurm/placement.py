@@ -22,12 +22,9 @@ STOP_BEFORE_S = 120
 """Slurm asks for a stop so long before the time limit, or earlier: its clock ticks by minutes."""
 SHORTEST_LIMIT_S = 120
 """In less, no run starts, trains and saves a checkpoint."""
-_OWN_OPTIONS = (
-    *("job-name", "comment", "output", "error", "open-mode", "nodes", "ntasks", "ntasks-per-node"),
-    *("gres", "time", "partition", "account", "qos", "constraint", "exclusive", "signal", "chdir"),
-    *("requeue", "no-requeue", "parsable", "array", "wrap", "wait", "export", "input"),
-)
-_SETTINGS_OF_OPTIONS = {
+_SETTINGS_BY_OPTION = {
+    **dict.fromkeys(("job-name", "comment", "output", "error", "open-mode", "signal", "chdir"), ""),
+    **dict.fromkeys(("parsable", "array", "wrap", "wait", "export", "input"), ""),
     **{name: name for name in ("nodes", "partition", "account", "qos", "constraint", "exclusive")},
     "gres": "gpus and gpu_type",
     "time": "time_limit_min",
@@ -36,7 +33,7 @@ _SETTINGS_OF_OPTIONS = {
     "ntasks": "processes",
     "ntasks-per-node": "processes",
 }
-"""The setting for an option that the program sets itself."""
+"""The setting that gives each option of `sbatch` that the program uses, "" for none."""
 _OPTION = re.compile(r"--(?P<name>[a-z][a-z0-9-]*)(=.*)?", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z0-9_.@:+-]*")
 """The form of the name of a partition, account, QOS or GPU type."""
@@ -112,8 +109,7 @@ class SlurmPlacement(Record, label="placement in Slurm", rules=STRICT):
                     f"The option “{sanitize(option)}” is not written as --name=value.",
                     "Write each option of sbatch so, such as --mem=32G.",
                 )
-            elif match["name"] in _OWN_OPTIONS:
-                setting_name = _SETTINGS_OF_OPTIONS.get(match["name"])
+            elif (setting_name := _SETTINGS_BY_OPTION.get(match["name"])) is not None:
                 yield PlacementError(
                     f"The option --{match['name']} is set by the program.",
                     f"Use {setting_name} of the table slurm."
