@@ -69,7 +69,7 @@ class SlurmPlacement(Record, label="placement in Slurm", rules=STRICT):
     gpu_type: str = _slurm_setting("text", "GPU type", "", is_rare=True)
     partition: str = _slurm_setting("text", "Partition", "")
     time_limit_min: int = _slurm_setting("whole", "Time limit, min", 0)
-    continues: bool = _slurm_setting("flag", "Continue at the limit", True)
+    continues: bool = _slurm_setting("flag", "Requeue", True)
     """Slurm queues the job again at its time limit, after preemption or the loss of a node."""
     account: str = _slurm_setting("text", "Account", "", is_rare=True)
     qos: str = _slurm_setting("text", "QOS", "", is_rare=True)
@@ -250,7 +250,7 @@ def _partition_errors(
         longest = format_time(partition.time_limit_s)
         yield PlacementError(
             f"The time limit is above that of the partition {partition.name}, {longest}.",
-            "Choose a shorter one; with “continues by itself” the job is queued again.",
+            "Choose a shorter one; with “Requeue” the job continues after it.",
         )
     elif limit_s and limit_s < SHORTEST_LIMIT_S:
         yield PlacementError(
