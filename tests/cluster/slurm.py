@@ -59,7 +59,7 @@ PreemptMode=REQUEUE
 JobRequeue=1
 KillWait=30
 OverTimeLimit=0
-SlurmdTimeout=20
+SlurmdTimeout=300
 SchedulerParameters=sched_interval=2,batch_sched_delay=1
 NodeName={nodes} NodeAddr={addresses} CPUs=2 Gres=gpu:{gpus} State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE PriorityTier=10 PreemptMode=OFF
