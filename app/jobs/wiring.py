@@ -24,6 +24,7 @@ from app.jobs.list_controller import ListController
 from app.jobs.log_controller import LogController
 from app.jobs.onboarding import Onboarding
 from app.jobs.queue_controller import QueueController
+from app.jobs.report_controller import ReportController
 from app.jobs.status_poller import StatusPoller
 from app.jobs.study_controller import StudyController
 from app.jobs.trash_controller import TrashController
@@ -91,6 +92,8 @@ def wire(
     BulkController(services, runner, page, jobs, window)
     checkpoint_drag = CheckpointDragSource(services.jobs, runner, actions, parent)
     bundles = BundleController(services, runner, page, window)
+    reports = ReportController(services, runner, page, window)
+    pages.compare.report_requested.connect(reports.ask)
     PredictionController(services, runner, actions, window)
     LogController(services.logs, runner, page.detail.log, parent)
     InspectionController(services.inspection, runner, actions, window)

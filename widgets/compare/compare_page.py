@@ -29,7 +29,7 @@ from backend.records.jobs.summary import JobQuery
 from backend.records.jobs.view import JobView
 from backend.records.sweeps.summary import job_label, shared_token_count
 from widgets.common import formats
-from widgets.common.buttons import Button
+from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import Card, EmptyState, PageHeader, VerticalScrollArea
 from widgets.common.drag_and_drop import DraggedJobs, DropOffer, DropOverlay, dragged_jobs
 from widgets.common.fields import Slider
@@ -60,6 +60,7 @@ class ComparePage(QWidget):
         add_requested, remove_requested, job_opened: A job's id.
         jobs_dropped: The ids of jobs to add to the comparison, as a tuple.
         csv_requested: The user asks for all curves of all compared jobs as one table.
+        report_requested: The ids of the compared jobs, whose report the user asks for.
         rows_requested: Search the jobs to choose from; answer with `show_rows`.
         save_requested: A file name, and the bytes to save.
 
@@ -72,6 +73,7 @@ class ComparePage(QWidget):
     job_opened = Signal(str)
     jobs_dropped = Signal(object)
     csv_requested = Signal()
+    report_requested = Signal(object)
     rows_requested = Signal(JobQuery)
     save_requested = Signal(str, object)
 
@@ -264,6 +266,8 @@ class ComparePage(QWidget):
             "Save CSV", icon="download-simple", tip="All curves of these jobs in one file"
         )
         self._csv_button.clicked.connect(self.csv_requested)
+        self._report_button = IconButton("file-text", "Write a report of these jobs")
+        self._report_button.clicked.connect(lambda: self.report_requested.emit(self.ids))
         self._add_button = Button("Add job", icon="plus")
         self._add_button.clicked.connect(self.open_picker)
         self._smoothing_label = Label("Smoothing", "small", "text2")
@@ -276,6 +280,7 @@ class ComparePage(QWidget):
                 self._smoothing,
                 self._scale,
                 self._csv_button,
+                self._report_button,
             )
         )
         self._header = PageHeader("Compare", "", self._tools, self._add_button)

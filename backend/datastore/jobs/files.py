@@ -31,7 +31,7 @@ from backend.base.log import suppress
 from backend.datastore.access.root_access import OpenJob, OpenRoot
 from backend.records.base import timestamps
 from backend.records.base.account import user_name
-from backend.records.base.atomic_files import cached_reader, read_json
+from backend.records.base.atomic_files import cached_reader, read_json, stored_record
 from backend.records.base.layout import JobFolder
 from backend.records.base.schema import json_value
 from backend.records.jobs.audit_entry import AuditEntry, add_entry, entry_number
@@ -44,6 +44,7 @@ from backend.records.jobs.status import RunExit, RunStatus
 from backend.records.jobs.stop_request import StopRequest, pause_requested, stop_requested
 from backend.records.jobs.view import JobView
 from backend.records.library.item import PARTS, Kind, Pin
+from backend.records.sweeps.search import Proposal
 
 _SCHEMA = 1
 _CONFIGS_REMEMBERED = 256
@@ -232,6 +233,9 @@ def read_job(folder: JobFolder) -> JobFile:
         )
         for part in parts:
             config = with_changes(config, part).config or config
+    proposal = stored_record(Proposal, folder.proposal) if folder.proposal.exists() else None
+    if proposal is not None:
+        config = with_changes(config, proposal.values).config or config
     name, notes, tags = config.name, config.notes, config.tags
     with suppress(OSError, ValueError):
         edited = read_json(folder.notes)

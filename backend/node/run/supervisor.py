@@ -65,6 +65,7 @@ from backend.records.jobs.status import (
 from backend.records.jobs.stop_request import (
     kill_requested,
     pause_requested,
+    stop_reason,
     stop_requested,
     stop_requested_by,
 )
@@ -209,6 +210,7 @@ class Supervisor:
                 launcher_log=run_files.text_from(self._folder.mpirun_log, log_start),
                 stop_was_requested=self._stop_seen_s is not None or self._stop_is_requested(),
                 stopped_by=stop_requested_by(self._folder.stop_request),
+                stop_reason=stop_reason(self._folder.stop_request),
                 pause=pause_requested(self._folder.stop_request, self._run),
                 ended_early=self._ended_early,
                 end_signal=self._end_signal,

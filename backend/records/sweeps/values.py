@@ -74,6 +74,14 @@ class Axis:
             return self.values
         return _range_values(self.span, self.is_whole)
 
+    def ends(self) -> tuple[Any, ...]:
+        """Return the values between which all others are: the ends of a range, or all values."""
+        if not self.is_drawn_only or self.span is None:
+            return self.points()
+        if self.is_whole:
+            return math.ceil(self.span.low), math.floor(self.span.high)
+        return self.span.low, self.span.high
+
     def value_at(self, share: float) -> Any:
         """Return the value at a share from 0 to below 1 of the axis, for random draws."""
         if self.span is None:

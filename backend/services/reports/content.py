@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError, Cancelled
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from backend.services.context.container import Services
 
 _MAX_PLOTS = 8
-_MAX_CHARS = 10_000
+_MAX_CHARS = 6_000
 """Of a note or a traceback: without pictures the file has less than 1 MB."""
 _MAX_SAMPLES = 48
 _MAIN_RESULTS = ("epochs_done", "seconds")
@@ -95,11 +96,11 @@ class ReportBuilder:
         sections = [*self._study()]
         if self._views:
             sections += (
-                *self._failures(),
+                *islice(self._failures(), MOST_JOBS),
                 Section("Curves", self._curve_texts(), plots=tuple(self._plots())),
                 Section("Results", tables=tuple(self._tables())),
                 *(self._samples(samples, checkpoint) if samples.strip() else ()),
-                *self._notes(),
+                *islice(self._notes(), MOST_JOBS),
                 *self._environment(),
                 self._hashes(),
                 self._repetition(),
@@ -348,15 +349,16 @@ def _sample(example: PredictedSample) -> Sample:
         for guess in example.guesses[:3]
         if guess.confidence is None or guess.confidence >= _LEAST_SHOWN
     )
-    prediction = guesses or f"{len(example.boxes)} boxes" if example.boxes else example.prediction
-    target = sample.of_class or sample.target
-    caption = f"Sample {sample.index}: {_cut(guesses or prediction)}; target {_cut(target)}"
+    answer = guesses or (f"{len(example.boxes)} boxes" if example.boxes else example.prediction)
+    target = sample.of_class or sample.target or f"{len(example.truth)} boxes"
+    caption = f"Sample {sample.index}: {_cut(answer)}; target {_cut(target)}"
     png = next((part.png for part in sample.parts if _BASE64.fullmatch(part.png)), "")
-    frames: list[tuple[bool, str]] = []
-    for box in (*example.truth, *example.boxes):
-        left, top, right, bottom = (min(max(corner or 0.0, 0.0), 1.0) for corner in box.corners)
-        line = f"M{left:.4f} {top:.4f}H{right:.4f}V{bottom:.4f}H{left:.4f}Z"
-        frames.append((len(frames) < len(example.truth), line))
+    frames = (
+        (is_true, "M{0:.4f} {1:.4f}H{2:.4f}V{3:.4f}H{0:.4f}Z".format(*corners))
+        for is_true, boxes in ((True, example.truth), (False, example.boxes))
+        for box in boxes
+        if len(corners := [min(max(corner or 0.0, 0.0), 1.0) for corner in box.corners]) == 4
+    )
     return Sample(caption, png, tuple(frames))
 
 

@@ -30,6 +30,7 @@ _PATH = re.compile(
     rf"|(?<![\w.)/…]){_START}{_WORD}(?: [\w.-]+/{_WORD})*"
 )
 """A quotation, which may have spaces, or a word, with a word after a space if that has a slash."""
+_WHOLE, _LONG_NAME = r"(?<![^\W_]){}(?![^\W_])", 8
 _FILE = re.compile(r"[/\\]([\w+-][\w.+-]*\.[A-Za-z]\w{0,7}(?::\d+)*)$")
 
 
@@ -49,10 +50,10 @@ class Mask:
         }
         self._roots = sorted((form for form in forms if len(form) > 1), key=len, reverse=True)
         self._machines = {name.casefold(): text for name, text in machines.items() if name}
-        names = "|".join(map(re.escape, sorted(self._machines, key=len, reverse=True)))
-        self._machine_names = re.compile(
-            rf"(?<![^\W_])(?:{names or '(?!)'})(?![^\W_])", re.IGNORECASE
-        )
+        patterns = map(re.escape, sorted(self._machines, key=len, reverse=True))
+        # A short name is also a part of other words.
+        names = "|".join(p if len(p) >= _LONG_NAME else _WHOLE.format(p) for p in patterns)
+        self._machine_names = re.compile(names or "(?!)", re.IGNORECASE)
 
     def __call__(self, text: str) -> str:
         for root in self._roots:

@@ -108,7 +108,7 @@ def study_plot(table: StudyTable) -> Plot | None:
                 x, y, spread = array.T
                 curves.append(CurvePoints(name, colour, x, y, spread, style))
     title = ", ".join(filter(None, (table.value.label, table.value.unit)))
-    x_labels = None if table.x else {places[row.name]: row.name for row in table.rows}
+    x_labels = {places[r.name]: f"{r.plot_x:g}" if table.x else r.name for r in table.rows}
     return draw(title, table.x, curves, x_labels)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,9 +18,8 @@ from backend.records.base.atomic_files import replace_bytes
 from backend.records.jobs.arguments import named_arguments
 from backend.records.jobs.comparison import MOST_JOBS
 from backend.records.jobs.placement import THIS_COMPUTER
-from backend.records.reports.report import Report
-from backend.records.sweeps.spec import sweep_title
-from backend.services.context.problem_report import SecretFilter
+from backend.records.sweeps.spec import sweep_of, sweep_title
+from backend.services.context.problem_report import SECRET_NAME, SecretFilter
 from backend.services.reports.content import ReportBuilder, Subject
 from backend.services.reports.html import masked, render
 from backend.services.reports.masking import Mask
@@ -27,6 +27,15 @@ from backend.services.tools.result_files import require_free
 
 if TYPE_CHECKING:
     from backend.services.context.container import Services
+
+_SECRET_LENGTH = 8
+"""A shorter value of a variable, such as "info", is a part of other words."""
+_SECRET_ARGUMENT = re.compile(
+    r"(?:^|[-_.])(?:(?:api|access|private|secret)[-_]?key|token|secret|credentials?"
+    r"|pass(?:word|wd|phrase)?)$",
+    re.IGNORECASE,
+)
+"""Not such as ``--max-tokens``, ``--tokenizer`` and ``--sort-key``."""
 
 
 class ReportService:
@@ -44,7 +53,6 @@ class ReportService:
         checkpoint: str = "best",
         shows_places: bool = False,
         overwrite: bool = False,
-        print_pdf: Callable[[Report], bytes] | None = None,
         progress: Progress | None = None,
     ) -> Path:
         """Write the report of a job, of several jobs, of a sweep or of a study.
@@ -53,57 +61,70 @@ class ReportService:
             path: By default the title in the current folder.
             samples: Numbers of validation samples, whose predictions are shown; "" for none.
             shows_places: Paths and machines are not hidden.
-            print_pdf: Makes a PDF of the report; None for an HTML file.
 
         Raises:
             BackendError: There is no such job, sweep or study, or the file exists or cannot be
                 written. No partial file remains.
         """
         subject = self._find(names)
-        suffix = ".html" if print_pdf is None else ".pdf"
-        path = expand_home(path or Path(safe_stem(subject.title) + suffix)).absolute()
+        path = expand_home(path or Path(f"{safe_stem(subject.title)}.html")).absolute()
         if not (overwrite and path.is_file()):
             require_free(path)
         builder = ReportBuilder(self._services, subject, progress or Progress())
         report = masked(builder.build(samples, checkpoint), self._mask(subject, shows_places))
-        content = render(report).encode() if print_pdf is None else print_pdf(report)
         with as_backend_error(f"{path} could not be written"):
-            replace_bytes(path, content)
+            replace_bytes(path, render(report).encode())
         return path
 
     def _find(self, names: Sequence[str]) -> Subject:
-        queries, (name, *further_names) = self._services.queries, names
-        if further_names:
+        queries = self._services.queries
+        if len(names) > 1:
             views = [queries.show(job_id) for job_id in dict.fromkeys(map(queries.find, names))]
+            tags = {sweep_of(view.tags) for view in views}
+            sweep = self._find_sweep(tags.pop()) if len(tags) == 1 else None
+            if sweep is not None and len(sweep.views) == len(views):
+                return sweep
             if not 2 <= len(views) <= MOST_JOBS:
                 raise BackendError(f"A report compares 2 to {MOST_JOBS} jobs, not {len(views)}.")
             return Subject(f"Comparison of {len(views)} jobs", views)
         try:
-            view = queries.show(queries.find(name))
-            return Subject(view.name, [view])
+            view = queries.show(queries.find(names[0]))
         except BackendError:
-            with suppress(BackendError):
-                study = self._services.studies.find_started(name)
-                job_ids = set(queries.ids())
-                views = [queries.show(job.id) for job in study.jobs if job.id in job_ids]
-                return Subject(study.sweep, views, is_sweep=True, study=study)
-            with suppress(BackendError):
-                tag, views = self._services.sweeps.find_jobs(name)
-                return Subject(sweep_title(tag, [v.name for v in views]), views, is_sweep=True)
-            raise
+            sweep = self._find_sweep(names[0])
+            if sweep is None:
+                raise
+            return sweep
+        return Subject(view.name, [view])
+
+    def _find_sweep(self, name: str) -> Subject | None:
+        queries = self._services.queries
+        with suppress(BackendError):
+            study = self._services.studies.find_started(name)
+            job_ids = set(queries.ids())
+            views = [queries.show(job.id) for job in study.jobs if job.id in job_ids]
+            return Subject(study.sweep, views, is_sweep=True, study=study)
+        with suppress(BackendError):
+            tag, views = self._services.sweeps.find_jobs(name)
+            return Subject(sweep_title(tag, [v.name for v in views]), views, is_sweep=True)
+        return None
 
     def _mask(self, subject: Subject, shows_places: bool) -> Callable[[str], str]:
-        configs = [view.config for view in subject.views]
-        arguments = [named_arguments(config.arguments) for config in configs]
-        hide_secrets = SecretFilter(
-            [dict(os.environ), *arguments], (config.environment for config in configs)
-        )
+        secrets = []
+        for view in subject.views:
+            variables = view.config.environment.items()
+            arguments = named_arguments(view.config.arguments).items()
+            secrets.append(
+                {n: v for n, v in variables if SECRET_NAME.search(n) or len(v) >= _SECRET_LENGTH}
+                | {name: value for name, value in arguments if _SECRET_ARGUMENT.search(name)}
+            )
+        hide_secrets = SecretFilter([dict(os.environ)], secrets)
         if shows_places:
             return hide_secrets
         root = self._services.data_root
         entries = self._services.cluster.list()
         own_names = (socket.gethostname(), socket.getfqdn(), THIS_COMPUTER)
         machines = dict.fromkeys(own_names, "this computer")
+        machines[root.name.rpartition(":")[0]] = "the data root's host"
         for number, entry in enumerate(entries, 1):
             addresses = (address.partition("/")[0] for address in entry.addresses)
             names = (entry.name, entry.address.host, entry.address.jump, *addresses)
@@ -112,6 +133,7 @@ class ReportService:
             runs = environments(root.job(view.id))
             for node in (*view.nodes, *(node for run in runs for node in run.nodes)):
                 machines.setdefault(node, f"node {len(set(machines.values()))}")
-        roots = {str(root.path), str(root.path.resolve()), root.name}
+        remote_path = root.files.on_nodes(root.path)
+        roots = {str(root.path), str(root.path.resolve()), root.name, remote_path}
         mask = Mask(roots | {entry.data_root for entry in entries}, machines)
         return lambda text: mask(hide_secrets(text))

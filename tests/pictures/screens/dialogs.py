@@ -28,6 +28,7 @@ from widgets.jobs.actions.job_questions import (
 from widgets.jobs.checkpoints.export_dialog import ExportDialog
 from widgets.jobs.checkpoints.inspection_dialog import InspectionDialog
 from widgets.jobs.page.bundle_dialog import BundleDialog, UnbundleDialog
+from widgets.jobs.page.report_dialog import ReportDialog
 from widgets.jobs.preflight.preflight_dialog import PreflightDialog
 from widgets.library.depth_dialog import DepthDialog
 from widgets.library.import_dialog import ImportDialog
@@ -179,6 +180,16 @@ screen("bundle-done")(
         WrittenBundle("/home/mai/digits.ringmaster", 4_200_000, 31, omitted_variables=("KEY",))
     )
 )
+
+
+def _report(stage: Stage) -> ReportDialog:
+    open_job(stage, lab.FINISHED)
+    return stage.lay_over(ReportDialog("/home/mai/digits.html", stage.window))
+
+
+screen("report")(_report)
+screen("report-under-way")(lambda stage: _report(stage).show_progress(0.3, "Reading the curves"))
+screen("report-done")(lambda stage: _report(stage).show_done(Path("/home/mai/digits.html")))
 
 
 @screen("unbundle")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from backend.records.base.validation import ConfigError
 from backend.records.jobs.view import JobCheck
+from backend.records.sweeps.search import Search
 from backend.records.sweeps.values import Axis, ValueRange
 from tests.pictures.gallery import LARGE, SMALL, SMALLEST, screen
 from tests.pictures.screens.new_job import RAW, filled_form, scroll_to, show_sweep
@@ -68,6 +69,32 @@ def sweep_drawn(stage: Stage) -> None:
     span = Axis("optimizer.lr", span=ValueRange(1e-3, 0.1, 0, "log"))
     form.show_draft(JobDraft(RAW, (BATCH, span), 12, 3))
     form.show_check(JobCheck(jobs=12, global_batch=256, learning_rate=0.04, steps_per_epoch=458))
+    _seen_sweep(stage, form)
+
+
+def _searching(stage: Stage) -> JobForm:
+    form = filled_form(stage)
+    span = Axis("optimizer.lr", span=ValueRange(1e-4, 0.1, 0, "log"))
+    search = Search("validation/AP", "higher", 30, 2)
+    form.show_draft(JobDraft(RAW, (BATCH, span), search=search))
+    form.show_check(JobCheck(jobs=30, global_batch=256, learning_rate=0.04, steps_per_epoch=458))
+    return form
+
+
+@screen("sweep-search", THREE)
+def sweep_search(stage: Stage) -> None:
+    """A search: a sampler proposes the values of 30 trials."""
+    _seen_sweep(stage, _searching(stage))
+
+
+@screen("sweep-search-faults", (SMALLEST,))
+def sweep_search_faults(stage: Stage) -> None:
+    form = _searching(stage)
+    errors = (
+        ConfigError("sweep.search.trials", "sweep.search.trials: must be 1 to 500, not 900."),
+        ConfigError("sweep.search.goal", "sweep.search.goal: names no metric."),
+    )
+    form.show_check(JobCheck(errors=errors, jobs=900))
     _seen_sweep(stage, form)
 
 

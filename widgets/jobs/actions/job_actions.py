@@ -136,6 +136,7 @@ EXPORT = JobAction(
     is_enabled=lambda subject: bool(subject.has_checkpoints),
     needs_page=True,
 )
+REPORT = JobAction("report", "Report…", "file-text")
 BUNDLE = JobAction("bundle", "Bundle…", is_enabled=lambda subject: not subject.job.state.is_live)
 REPLAY = JobAction("replay", "Replay…", is_enabled=lambda subject: subject.job.state.is_over)
 MOVE = JobAction(
@@ -195,6 +196,7 @@ JOB_ACTIONS = (
     CLONE,
     COMPARE,
     EXPORT,
+    REPORT,
     MOVE,
     PREFLIGHT,
     RENAME,
@@ -289,6 +291,13 @@ CLONE_ALL = BulkAction(
     "clone_all", CLONE.text, CLONE.icon, CLONE.shortcut, "Clone the selected jobs"
 )
 CSV_ALL = BulkAction("csv_all", "Save CSV…", "download-simple")
+REPORT_ALL = BulkAction(
+    "report_all",
+    REPORT.text,
+    REPORT.icon,
+    disabled_tip=COMPARE_ALL.disabled_tip,
+    is_enabled=COMPARE_ALL.is_enabled,
+)
 TRASH_ALL = BulkAction(
     "trash_all",
     "Move to trash…",
@@ -296,12 +305,25 @@ TRASH_ALL = BulkAction(
     disabled_tip="Stop the running jobs first",
     is_enabled=lambda subject: not subject.live_count,
 )
-BULK_ACTIONS = (COMPARE_ALL, TAG_ALL, STOP_ALL, EXPORT_ALL, CLONE_ALL, CSV_ALL, TRASH_ALL)
+BULK_ACTIONS = (
+    COMPARE_ALL,
+    TAG_ALL,
+    STOP_ALL,
+    EXPORT_ALL,
+    CLONE_ALL,
+    CSV_ALL,
+    REPORT_ALL,
+    TRASH_ALL,
+)
 KEYED_BULK_ACTIONS = sorted(
     (action for action in BULK_ACTIONS if action.shortcut), key=lambda action: action.shortcut
 )
-SWEEP_ACTIONS = tuple(action for action in BULK_ACTIONS if action != CLONE_ALL)
-"""The form holds one job."""
+SWEEP_ACTIONS = tuple(
+    replace(REPORT_ALL, is_enabled=always) if action == REPORT_ALL else action
+    for action in BULK_ACTIONS
+    if action != CLONE_ALL
+)
+"""The form holds one job; a report holds any number of a sweep."""
 
 
 @dataclass(frozen=True)

@@ -305,8 +305,13 @@ class QueueStrip(QWidget):
         self.setVisible(bool(count) or self._is_paused)
 
 
-_ALL_BUTTONS_FROM_W = 900
-_MENU_ACTIONS = (job_actions.CLONE_ALL, job_actions.CSV_ALL, job_actions.EXPORT_ALL)
+_ALL_BUTTONS_FROM_W = 1060
+_MENU_ACTIONS = (
+    job_actions.CLONE_ALL,
+    job_actions.CSV_ALL,
+    job_actions.EXPORT_ALL,
+    job_actions.REPORT_ALL,
+)
 _STACKED_MENU_ACTIONS = BULK_ACTIONS[2:]
 
 

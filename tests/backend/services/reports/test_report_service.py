@@ -177,6 +177,18 @@ def failed_job(root: Path, services: Services, text: str) -> str:
     return job_id
 
 
+def test_a_sweep_of_failed_jobs_shows_the_first_ones(
+    services: Services, root: Path, tmp_path: Path
+) -> None:
+    job_ids = [failed_job(root, services, "<" * 50_000) for _ in range(20)]
+    for job_id in job_ids:
+        services.jobs.annotate(job_id, tags=["sweep:bad-abcd"], notes="<" * 50_000)
+    page = written(services, tmp_path, "bad-abcd")
+    assert sum(title.startswith("What happened: ") for title in page.texts["h2"]) == 8
+    assert "20 jobs: 20 failed" in page.text
+    assert len(page.source.encode()) < 1_000_000
+
+
 def test_a_failed_job_shows_its_cause_and_nothing_of_the_cluster(
     services: Services, root: Path, tmp_path: Path
 ) -> None:
@@ -195,35 +207,55 @@ def test_a_failed_job_shows_its_cause_and_nothing_of_the_cluster(
     assert "planted-secret" not in shown_page.source
 
 
+def test_a_remote_data_root_is_hidden_by_its_paths_and_its_host(
+    services: Services, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = type(services.data_root.files)
+    monkeypatch.setattr(files, "display_path", lambda _, path: f"storage7:/a b/{path.name}")
+    monkeypatch.setattr(files, "on_nodes", lambda _, path: f"/a b/{path.name}")
+    job_id = trained.job(root, "digits", LOSSES)
+    notes = f"/a b/{root.name}/jobs and storage7:/a b/{root.name} on storage7 or {root}"
+    services.jobs.annotate(job_id, notes=notes)
+    page = written(services, tmp_path, job_id)
+    assert page.texts["pre"][0] == "…/jobs and … on the data root's host or …"
+    assert "storage7" not in page.source
+
+
 def test_a_secret_argument_is_hidden_wherever_it_is(
     services: Services, root: Path, tmp_path: Path
 ) -> None:
-    arguments = ("--api-key", "planted-1", "--lr=0.25", "--out", "/lab/x y")
+    arguments = ("--api-key", "planted-1", "--max-tokens", "2048", "--out", "/lab/x y")
     settings = {"model": "", "dataset": "", "loader": "", "script": "s", "arguments": arguments}
-    job_id = trained.job(root, "script", LOSSES, **settings, environment={"DEBUG": "no"})
-    services.jobs.annotate(job_id, notes="planted-1 and 0.25")
+    job_id = trained.job(root, "script", LOSSES, **settings, environment={"MODE": "train"})
+    services.jobs.annotate(job_id, notes="planted-1 and 2048, a training")
     page = written(services, tmp_path, job_id)
     assert "planted-1" not in page.source
-    assert "(left out) and 0.25" in page.text
+    assert "(left out) and 2048, a training" in page.text
     assert page.texts["td"].count("(left out)") == 2
-    assert "0.25" in page.texts["td"]
+    assert "2048" in page.texts["td"]
     assert "/lab" not in page.source
 
 
 def test_a_sweep_has_a_row_for_each_job_the_best_first(
     services: Services, root: Path, tmp_path: Path
 ) -> None:
+    job_ids = []
     for number in range(10):
         rate = Optimizer("sgd", 0.01 * (number + 1))
         name = f"digits lr={rate.lr:g}"
         accuracies = [0.5, 0.1 * number]
-        trained.job(root, name, LOSSES, accuracies, optimizer=rate, tags=("sweep:rates-abcd",))
+        tags = ("sweep:rates-abcd",)
+        job_ids.append(trained.job(root, name, LOSSES, accuracies, optimizer=rate, tags=tags))
     page = written(services, tmp_path, "rates-abcd")
     assert page.texts["h1"] == ["digits"]
     assert "The curves are those of the best 8 jobs." in page.texts["p"]
     rows = page.texts["th"][page.texts["th"].index("Learning rate") + 1 :]
     assert rows[:3] == ["lr=0.1", "lr=0.09", "lr=0.08"]
     assert page.source.count('class="best"') == 1
+    same_page = written(services, tmp_path, *job_ids, overwrite=True)
+    assert same_page.texts["h1"] == ["digits"]
+    part_page = written(services, tmp_path, *job_ids[:3], overwrite=True)
+    assert part_page.texts["h1"] == ["Comparison of 3 jobs"]
 
 
 def test_a_study_has_its_table_also_when_jobs_were_removed(
@@ -253,8 +285,9 @@ def test_chosen_samples_are_shown_with_their_predictions(
     pictures = [SamplePart("data", (1, 8, 8), "uint8", "image", png=png) for png in ("iVBO", '">')]
     samples = [SamplePreview(n, (part,), "cat") for n, part in enumerate(pictures)]
     guesses = (Guess("dog", 0.9), Guess("<b>", 0.1), Guess("cow", 0.001))
-    box = Box("dog", 0.9, (0.1, 0.2, 0.5, 2.0))
-    examples = tuple(PredictedSample(s, "dog", guesses, (box,), truth=(box,)) for s in samples)
+    box, no_box = Box("dog", 0.9, (0.1, 0.2, 0.5, 2.0)), Box("dog", 0.9, (0.1,))
+    boxes = (box, no_box)
+    examples = tuple(PredictedSample(s, "dog", guesses, boxes, truth=boxes) for s in samples)
     prediction = Prediction("classes", 2, examples=examples, notes=("A note.",))
     asked = []
 

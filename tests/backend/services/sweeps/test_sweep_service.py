@@ -232,3 +232,55 @@ def test_an_invalid_sweep_is_refused_in_a_sentence(
     assert run_command(paths, *arguments) == 1
     assert message in capsys.readouterr().err
     assert len(services.jobs.queries.list()) == 1
+
+
+def test_a_search_is_planned_queued_with_the_lowest_rank_and_listed(
+    paths: tuple[Path, Path],
+    services: Services,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "tiny.toml"
+    path.write_text(tomli_w.dumps({**raw_job(1), "name": "tiny <script>"}))
+    common = ["--data-root", str(paths[0]), "--catalogue", str(paths[1])]
+
+    def call(*arguments: str) -> tuple[int, str]:
+        code = run([*arguments, *common], lambda *_: 0)
+        output = capsys.readouterr()
+        return code, output.out + output.err
+
+    sweep = [
+        "job",
+        "sweep",
+        str(path),
+        "--set",
+        "lr=1e-4..0.1:log",
+        "--goal",
+        "validation/accuracy",
+    ]
+    code, text = call(*sweep, "--trials", "2", "--dry-run")
+    assert code == 0
+    assert "Goal: validation/accuracy, higher is better. Sampler: TPE. Give up: worse than" in text
+    assert "tiny <script> trial 2" in text
+    assert "2 jobs; nothing was created." in text
+    code, text = call(*sweep, "--trials", "2", "--search", "bo", "--dry-run")
+    assert code != 0
+    assert "sweep.search.sampler: “bo” must be one of tpe, cma-es, random, grid." in text
+
+    services.queue.enqueue(services.jobs.create(raw_job(1, name="of a user")).id, priority=-1)
+    code, text = call(*sweep, "--trials", "2", "--at-once", "2")
+    assert code == 0, text
+    user_job = services.jobs.create(raw_job(1, name="user"))
+    services.queue.enqueue(user_job.id)
+    entries = [job.entry for job in services.queue.read().jobs]
+    assert entries[0].job_id == user_job.id, "real work goes first"
+    trials = [entry for entry in entries if "trial" in entry.name]
+    assert [(e.name, e.at_once, e.priority) for e in trials] == [
+        ("tiny <script> trial 1", 2, -1),
+        ("tiny <script> trial 2", 2, -1),
+    ]
+    tag = trials[0].sweep
+    assert call("job", "trials", tag)[1].startswith("No trial has begun yet.")
+    code, text = call("job", "trials", "other")
+    assert code != 0
+    assert "There is no search “other”." in text
