@@ -157,7 +157,10 @@ class SlurmCluster:
         self._cables[node].cut()
 
     def repair(self, node: str) -> None:
+        """Plug the cable in again, and let Slurm use a node that it has given up."""
         self._cables[node].repair()
+        if self.states()[node].startswith("down"):
+            self.call("scontrol", "update", f"NodeName={node}", "State=RESUME")
 
     def cancel_all(self) -> None:
         """End all jobs; every node is idle when this returns."""
