@@ -96,9 +96,7 @@ class Allocation:
 
     def end_cause(self) -> RankError | None:
         """Return why Slurm ends the job, None if it does not."""
-        state = logged_end(
-            run_files.text_from(self._log, self._log_start), self._job_number
-        )
+        state = logged_end(run_files.text_from(self._log, self._log_start), self._job_number)
         end = ENDS.get(state)
         if end is None:
             return None
