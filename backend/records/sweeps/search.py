@@ -146,6 +146,7 @@ class SearchResult:
     axes: tuple[Axis, ...] = ()
     trials: tuple[Proposal, ...] = ()
     importance: Mapping[str, float] = field(default_factory=dict)
+    error: str = ""
 
     @property
     def best(self) -> Proposal | None:

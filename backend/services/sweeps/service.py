@@ -181,6 +181,17 @@ class SweepService:
                 self._root.files.make_folder(path, exist_ok=True)
             self._root.files.replace_json(folder.definition, stored_search.to_dict())
 
+    def result(self, tag: str) -> SearchResult | None:
+        """Return the trials of a search with the importance of its settings; None for a sweep."""
+        result = self.trials(tag)
+        if result is None:
+            return None
+        try:
+            return replace(result, importance=self.importance(tag))
+        except BackendError as error:
+            # The trials are known without the journal.
+            return replace(result, error=error.with_remedy)
+
     def trials(self, tag: str) -> SearchResult | None:
         """Return the trials of a search that have values; None if the sweep is none."""
         folder = self._root.search(sweep_name(tag))

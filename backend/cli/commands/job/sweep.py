@@ -95,13 +95,12 @@ def trials(
     sweep: Annotated[str, ArgSpec("SWEEP", "the name of a search, as in `job sweep`")],
 ) -> Answer:
     """The trials of a search, the best one, and the importance of each setting."""
-    result = services.sweeps.trials(sweep)
+    result = services.sweeps.result(sweep)
     if result is None:
         raise BackendError(
             f"There is no search “{sanitize(sweep_name(sweep))}”.",
             f"Start one: {COMMAND} job sweep FILE --search tpe",
         )
-    result = replace(result, importance=services.sweeps.importance(sweep))
     paths = [axis.path for axis in result.axes]
     rows = (
         (
@@ -122,6 +121,7 @@ def trials(
         Table(head, rows, "No trial has begun yet."),
         [Note(f"Best: {number_text(best.value or 0.0)} in trial {best.number}.")] if best else [],
         [Note(f"Importance: {', '.join(shares)}.")] if result.importance else [],
+        [Note(result.error)] if result.error else [],
     )
 
 
