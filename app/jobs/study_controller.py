@@ -1,4 +1,4 @@
-"""Start studies from the gallery, and show the table of the open one."""
+"""Start studies from the gallery, and show the result of an open study or search."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from widgets.jobs.actions.job_actions import SAVE_FILE
 from widgets.jobs.page.jobs_page import JobsPage
 from widgets.jobs.studies.study_dialog import StudyDialog
 
-_QUEUE = "studies"
+_QUEUE, _SEARCHES = "studies", "searches"
 
 
 class StudyController(DialogController[StudyDialog]):
-    """Serve the dialog New study, and the pane of a sweep that is a study.
+    """Serve the dialog New study, and the pane of a sweep that is a study or a search.
 
     Signals:
         study_queued: A `QueuedSweep`: all jobs of a study are in the queue.
@@ -41,6 +41,7 @@ class StudyController(DialogController[StudyDialog]):
         self._pane = page.sweep
         result = self._pane.study
         self._pane.table_requested.connect(self._read_table)
+        self._pane.table_requested.connect(self._read_search)
         result.resume_requested.connect(self._resume)
         result.export_requested.connect(self._ask_export_path)
         result.saved.connect(lambda *picture: page.job_actions.ask(SAVE_FILE, *picture))
@@ -91,6 +92,11 @@ class StudyController(DialogController[StudyDialog]):
             return None if study is None else self._studies.table(study)
 
         self.serve(_QUEUE, read, partial(self._pane.show_study, tag), self._runner.notify)
+
+    @Slot(str)
+    def _read_search(self, tag: str) -> None:
+        read = partial(self._sweeps.result, tag)
+        self.serve(_SEARCHES, read, partial(self._pane.show_search, tag), self._runner.notify)
 
     @Slot()
     def _resume(self) -> None:

@@ -209,4 +209,4 @@ def draft_of(raw: Mapping[str, Any], origin_text: str = "") -> JobDraft:
     if sweep is None:
         message = " ".join(error.message for error in errors[:3])
         raise BackendError(message, "Change the sweep file.")
-    return JobDraft(sweep.base, sweep.axes, sweep.draws, sweep.seed, origin)
+    return JobDraft(sweep.base, sweep.axes, sweep.draws, sweep.seed, origin, sweep.search)

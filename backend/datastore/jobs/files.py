@@ -29,11 +29,13 @@ import tomli_w
 from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.datastore.access.root_access import OpenJob, OpenRoot
+from backend.datastore.jobs import owners
 from backend.records.base import timestamps
 from backend.records.base.account import user_name
-from backend.records.base.atomic_files import cached_reader, read_json
+from backend.records.base.atomic_files import cached_reader, read_json, stored_record
 from backend.records.base.layout import JobFolder
 from backend.records.base.schema import json_value
+from backend.records.base.validation import sanitize
 from backend.records.jobs.audit_entry import AuditEntry, add_entry, entry_number
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.job_file import ParsedJob, parse_job, with_changes
@@ -44,6 +46,7 @@ from backend.records.jobs.status import RunExit, RunStatus
 from backend.records.jobs.stop_request import StopRequest, pause_requested, stop_requested
 from backend.records.jobs.view import JobView
 from backend.records.library.item import PARTS, Kind, Pin
+from backend.records.sweeps.search import Proposal
 
 _SCHEMA = 1
 _CONFIGS_REMEMBERED = 256
@@ -232,6 +235,9 @@ def read_job(folder: JobFolder) -> JobFile:
         )
         for part in parts:
             config = with_changes(config, part).config or config
+    proposal = stored_record(Proposal, folder.proposal) if folder.proposal.exists() else None
+    if proposal is not None:
+        config = with_changes(config, proposal.values).config or config
     name, notes, tags = config.name, config.notes, config.tags
     with suppress(OSError, ValueError):
         edited = read_json(folder.notes)
@@ -403,13 +409,18 @@ class JobFolderReader:
 
 _REMEMBERED = 4096
 _IN_A_ROW_S = 600.0
+_REASON_CHARS = 200
 _log = logging.getLogger(__name__)
 
 
-def add_action(folder: OpenJob, action: str) -> None:
-    """Record an action. A failure is logged and prevents nothing."""
+def add_action(folder: OpenJob, action: str, reason: str = "") -> None:
+    """Record an action, also for the owner of the job. A failure is logged and prevents nothing."""
+    if reason := sanitize(" ".join(reason.split()), _REASON_CHARS):
+        action = f"{action}: {reason}"
     try:
-        add_entry(folder, folder.files, action, user_name())
+        entry = add_entry(folder, folder.files, action, user_name())
+        file = read_job(folder)
+        owners.notify_owner(folder, file.user, file.name, entry.message)
     except (OSError, BackendError):
         _log.warning("%s: “%s” could not be recorded", folder.job_id, action, exc_info=True)
 

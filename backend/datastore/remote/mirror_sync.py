@@ -52,6 +52,7 @@ _JOB_FILES = (
     "notes.json",
     "origin.json",
     "placement.json",
+    "proposal.json",
     "queued.json",
     "status.json",
 )

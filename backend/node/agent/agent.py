@@ -157,7 +157,8 @@ class Agent:
         with suppress(OSError):
             self._run_watch.poll()
             # Loaded only now: an agent stays small as long as nothing waits.
-            if self._scheduler is None and _has_files(self._root.queue):
+            folders = self._root.queue, self._root.searches
+            if self._scheduler is None and any(map(_has_files, folders)):
                 from backend.node.queue.scheduler import Scheduler
 
                 self._scheduler = Scheduler(self._root, self._name, lambda: self._newest_reading)

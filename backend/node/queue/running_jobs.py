@@ -22,6 +22,7 @@ from backend.records.jobs.launch import RankPlan
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.status import START_LIMIT_S, ProcessIdentity, last_status
 from backend.records.queue.entry import RunningJob, Slot, node_key
+from backend.records.sweeps.spec import sweep_of
 
 _OTHER_DESK = "?"
 
@@ -131,7 +132,9 @@ def _running(folder: JobFolder, launch: _Launch) -> RunningJob:
     slots += [Slot(key, processes=count) for key, count in processes.items()]
     status = last_status(folder)
     name = str(launch.config.get("name", folder.job_id))
-    return RunningJob(folder.job_id, name, tuple(slots), status.eta_s if status else None)
+    eta_s = status.eta_s if status else None
+    sweep = sweep_of(map(str, launch.config.get("tags", ())))
+    return RunningJob(folder.job_id, name, tuple(slots), eta_s, sweep)
 
 
 def _desk_of(folder: JobFolder, launch: _Launch) -> str:

@@ -18,6 +18,7 @@ from backend.node.metrics.heartbeats import HeartbeatReader
 from backend.node.queue import entries as queue_entries
 from backend.node.queue import starter as queue_starter
 from backend.node.queue.running_jobs import LiveRuns, RunningJobs
+from backend.node.queue.searches import Searches
 from backend.node.system import process_identity
 from backend.node.system.process_identity import machine
 from backend.records.base.atomic_files import read_json, replace_json, stored_record
@@ -74,6 +75,9 @@ class Scheduler:
         self._heartbeats = HeartbeatReader(root, monotonic)
         self._live_runs = LiveRuns(root, monotonic)
         self._quiet_times = QuietTimes()
+        self._searches = Searches(root, self._key, monotonic)
+        self._without_values: list[QueueEntry] = []
+        """Trials that may start as soon as they have values."""
         self._waiting_ids: frozenset[str] = frozenset()
         self._abandoned_since_s: dict[str, float] = {}
         self._down_since_s: dict[str, float] = {}
@@ -96,8 +100,11 @@ class Scheduler:
         started_ids = [job_id for job_id in job_ids if self._resumes_start(self._root.job(job_id))]
         own_entries = [entry for entry in entries if self._is_head_of(entry)]
         self.has_work = bool(own_entries or self._abandoned_since_s)
+        self._without_values = []
         if own_entries:
             started_ids += self._advance(entries)
+        self._searches.poll(self._without_values)
+        self.has_work = self.has_work or self._searches.has_open
         self._waiting_ids = frozenset(job_ids)
         # Each poll costs a little for every job of the data root.
         self._next_poll_s = started_s + (self._monotonic() - started_s) * _PAUSE_FACTOR
@@ -146,10 +153,17 @@ class Scheduler:
         if queue_state is None or not running_jobs.is_complete:
             return []
         outcomes = wait_reasons(entries, queue_state)
+        self._without_values = [
+            entry
+            for entry in filter(self._is_head_of, sorted_entries(entries))
+            if (outcomes[entry.job_id] is None or entry.refusal) and self._lacks_values(entry)
+        ]
         due_entries = (
             entry
             for entry in sorted_entries(entries)
-            if outcomes[entry.job_id] is None and self._is_head_of(entry)
+            if outcomes[entry.job_id] is None
+            and self._is_head_of(entry)
+            and entry not in self._without_values
         )
         started_ids = [entry.job_id for entry in due_entries if self._starts(entry)]
         for entry in filter(self._is_head_of, entries):
@@ -188,6 +202,9 @@ class Scheduler:
                 entry.placement
             ):
                 retry.carry_out(folder, previous_launch, retry_plan)
+
+    def _lacks_values(self, entry: QueueEntry) -> bool:
+        return bool(entry.sweep) and not self._root.job(entry.job_id).proposal.exists()
 
     def _is_head_of(self, entry: QueueEntry) -> bool:
         return queue_entries.is_headed_by(self._root, entry, self._key)

@@ -16,7 +16,8 @@ class EndedRun:
     """The facts that a supervisor has when mpirun is gone; ``exits`` in the order of arrival.
 
     ``ended_early``: the supervisor ended the run before the first step, as requested.
-    ``stopped_by``: the user who requested it, or ""; ``pause``: why the run gave way, or "".
+    ``stopped_by``: the user who requested it, or ""; ``stop_reason``: why the program
+    did, or ""; ``pause``: why the run gave way, or "".
     ``end_signal``: name of the signal that ended the supervisor, or "".
     ``outside_error``: why a scheduler ended the job, None without one.
     ``give_up_reason``: message about why the supervisor ended mpirun by itself, or "".
@@ -36,6 +37,7 @@ class EndedRun:
     launcher_log: str = ""
     stop_was_requested: bool = False
     stopped_by: str = ""
+    stop_reason: str = ""
     pause: str = ""
     ended_early: bool = False
     end_signal: str = ""
@@ -49,6 +51,8 @@ class EndedRun:
     checkpoint_of_run: bool = False
     """Whether this run made ``newest_checkpoint``."""
     runs_script: bool = False
+    can_resume: bool = True
+    """Whether there is a checkpoint, and a script has arguments with which it resumes."""
     other_cpu: float | None = None
     logs: Mapping[int, Sequence[LogPart]] = field(default_factory=dict)
     """What ranks wrote in this run, that of the first failing one at least."""
@@ -75,6 +79,8 @@ class EndedRun:
         """Name the user: the other one of two desktops learns it here."""
         if self.pause:
             return self.pause.rstrip(".")
+        if self.stop_reason:
+            return f"Stopped: {self.stop_reason}"
         return f"Stopped by {self.stopped_by}" if self.stopped_by else "Stopped"
 
     def stop_message(self) -> str:

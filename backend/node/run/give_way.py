@@ -137,20 +137,29 @@ def request_pause(folder: JobFolder, run: int, pause: str) -> bool:
 
     A request of a user stays.
     """
-    request = json_value(
-        StopRequest(run, "", socket.gethostname(), timestamps.utc_now(), pause=pause)
-    )
     try:
-        try:
-            Files().create(folder.stop_request, json.dumps(request).encode())
-        except FileExistsError:
-            if not stop_requested(folder.stop_request, run):
-                replace_json(folder.stop_request, request)
+        request_stop(folder, run, pause=pause)
     except OSError as error:
         swallowed(error)  # full, or unavailable: the next reading tries again
         return False
     _log.info("Run %d of %s stops, and continues: %s", run, folder.job_id, pause)
     return True
+
+
+def request_stop(folder: JobFolder, run: int, *, pause: str = "", reason: str = "") -> None:
+    """Request the stop of a run for the program; an earlier request stays.
+
+    Raises:
+        OSError: The job's folder cannot be written.
+    """
+    request = json_value(
+        StopRequest(run, "", socket.gethostname(), timestamps.utc_now(), False, pause, reason)
+    )
+    try:
+        Files().create(folder.stop_request, json.dumps(request).encode())
+    except FileExistsError:
+        if not stop_requested(folder.stop_request, run):
+            replace_json(folder.stop_request, request)
 
 
 def _processes_of_user(reading: NodeReading, user: str) -> frozenset[int]:

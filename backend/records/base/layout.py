@@ -49,7 +49,13 @@ jobs/<id>/by-hand/<name>/             the processes of a run that a user started
 jobs/<id>/acts/                       any desktop, the supervisor, the queue: one file for each
                                       action of a user or of the program
 jobs/<id>/runs/<n>/                   what "start over" moved away, whole
+jobs/<id>/proposal.json               the head node of a search: the values of a trial, and its end
+only-owner.json                       the desktop that sets the rule; others may only read it
+notices/<user>/                       any other user's desktop: a file for each action on a job of
+                                      this user, whose window removes it
 studies/<sweep>.json                  the desktop that starts the study, once
+searches/<sweep>/search.json          the desktop that makes the search, once
+    journal.log, progress.json        the head node of the search (`node.queue.search_turn`)
 usage/runs-<host>-<user>.jsonl        the processes of a user on a host that record the end of a run
                                       (append): what it used
 usage/removed-<id>.jsonl              the desktop that moves the job to the trash: its runs
@@ -133,8 +139,13 @@ class DataRoot:
     """Job files without a name, to start new jobs from."""
     usage = _PathBelow("usage")
     """Ledger of the runs, which outlives their jobs (`records.jobs.usage`)."""
+    owner_rule = _PathBelow("only-owner.json")
+    """The rule that only the owner of a job stops it; missing without the rule."""
+    notices = _PathBelow("notices")
+    """Actions on the jobs of each user by other users, until the user has seen them."""
     studies = _PathBelow("studies")
     """Records of the started studies, each with a copy of its study file."""
+    searches = _PathBelow("searches")
     trash = _PathBelow("trash")
     """Folder of removed jobs and versions; the program empties it only when asked."""
 
@@ -143,6 +154,9 @@ class DataRoot:
 
     def job(self, job_id: str) -> JobFolder:
         return JobFolder(self.jobs / job_id)
+
+    def search(self, name: str) -> SearchFolder:
+        return SearchFolder(self.searches / name)
 
 
 @dataclass(frozen=True)
@@ -156,6 +170,7 @@ class JobFolder:
     notes = _PathBelow("notes.json")
     origin = _PathBelow("origin.json")
     placement = _PathBelow("placement.json")
+    proposal = _PathBelow("proposal.json")
     status = _PathBelow("status.json")
     stop_request = _PathBelow("job.lock")
     launch = _PathBelow("launch.json")
@@ -228,6 +243,17 @@ class AttemptFolder:
 
     def delivery_file(self, target: str, number: int) -> Path:
         return self.path / f"told-{target}.{number}.json"
+
+
+@dataclass(frozen=True)
+class SearchFolder:
+    """The files of one search, in a folder with the name of its sweep."""
+
+    path: Path
+
+    definition = _PathBelow("search.json")
+    journal = _PathBelow("journal.log")
+    progress = _PathBelow("progress.json")
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from backend.records.jobs.state import JobState
 
@@ -50,6 +51,9 @@ LIMIT_BYTES = 1_000_000_000
 
 _TAIL_BYTES = 1_000_000
 _POSITION = re.compile(rb"run = (\d+)\nepoch = (\d+)\niter = \d+\ntotalIter = (\d+)\n")
+
+_FIRST_STEP = re.compile(rb"\nfirst = (\d+)\n")
+_ARRAY = re.compile(rb'^metrics\.("(?:[^"\\]|\\.)*") = \[(.+)\]$', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,47 @@ def last_written(path: Path) -> tuple[int, int, int]:
         return 0, 0, 0
     run, epoch, step = map(int, match.groups())
     return run, epoch, step
+
+
+class EpochValues(NamedTuple):
+    """The last finite value of a metric in each epoch, and the names of all metrics.
+
+    In the history of a script without epochs, the keys are the last steps of its blocks.
+    """
+
+    values: dict[int, float]
+    names: frozenset[str]
+    has_epochs: bool
+
+
+def epoch_values(path: Path, metric: str) -> EpochValues:
+    """Read the values of a metric from a history, empty if there is none yet.
+
+    Raises:
+        OSError: The history cannot be read.
+    """
+    points: list[tuple[int, int, float]] = []
+    names: set[str] = set()
+    try:
+        with path.open("rb") as file:
+            blocks = file.read(LIMIT_BYTES).split(BLOCK_END)[:-1]
+    except FileNotFoundError:
+        blocks = []
+    for block in blocks:
+        position, first_step = _POSITION.search(block), _FIRST_STEP.search(block)
+        if position is None or first_step is None:
+            continue
+        _, epoch, step = map(int, position.groups())
+        # A run that resumed from an older checkpoint makes its steps again.
+        points = [point for point in points if point[0] < int(first_step[1])]
+        arrays = {json.loads(name): array for name, array in _ARRAY.findall(block)}
+        names.update(arrays)
+        values = [float(text) for text in arrays.get(metric, b"nan").split(b",")]
+        finite_values = [value for value in values if math.isfinite(value)]
+        points += [(step, epoch, value) for value in finite_values[-1:]]
+    has_epochs = all(epoch for _, epoch, _ in points)
+    numbered = {epoch if has_epochs else step: value for step, epoch, value in points}
+    return EpochValues(numbered, frozenset(names), has_epochs)
 
 
 def _number(value: float) -> str:

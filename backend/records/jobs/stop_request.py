@@ -25,7 +25,8 @@ _PAUSE_CHARS = 200
 class StopRequest:
     """The content of ``job.lock``; with ``is_immediate`` the run ends without a checkpoint.
 
-    ``pause`` is the sentence of a run that gives way: the program made the request, not a user.
+    ``pause`` is the sentence of a run that gives way, ``reason`` why a trial of a search is given
+    up: the program made the request, not a user.
     """
 
     run: int
@@ -34,6 +35,7 @@ class StopRequest:
     time: str = ""
     is_immediate: bool = field(default=False, metadata={KEY: "at_once"})
     pause: str = ""
+    reason: str = ""
 
 
 def stop_requested_by(lock: Path) -> str:
@@ -47,6 +49,12 @@ def pause_requested(lock: Path, run: int) -> str:
     request = _content(lock)
     pause = request.get("pause") if request.get("run") == run else ""
     return sanitize(pause, _PAUSE_CHARS) if isinstance(pause, str) else ""
+
+
+def stop_reason(lock: Path) -> str:
+    """Return why the program stops a run, "" where a user does."""
+    reason = _content(lock).get("reason")
+    return sanitize(reason, _PAUSE_CHARS) if isinstance(reason, str) else ""
 
 
 def kill_requested(lock: Path, run: int) -> bool:

@@ -42,6 +42,7 @@ class Cause(str, Enum):
     BUSY = "busy"
     KEYBOARD = "user at the keyboard"
     QUIET = "quiet time"
+    AT_ONCE = "trials at once"
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,10 @@ class QueueEntry(Record, label="queued job", newest_schema=SCHEMA, rules=STRICT)
     """Reason why the program itself queued the job: a node failed, or the job gave way."""
     quiet_s: float = 0.0
     """Time that the GPUs must be free of other users before the start."""
+    sweep: str = ""
+    """Tag of the search that proposes the values of the job when its turn comes, "" for none."""
+    at_once: int = 0
+    """Trials of that search that may run at once."""
     schema: int = SCHEMA
 
     @property
@@ -156,6 +161,7 @@ class RunningJob:
     name: str
     slots: tuple[Slot, ...]
     remaining_s: float | None = None
+    sweep: str = ""
 
 
 @dataclass(frozen=True)

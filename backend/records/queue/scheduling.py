@@ -90,7 +90,9 @@ def wait_reasons(
         reason = wait_reason(entry, earlier_entries, cluster_state)
         reasons[entry.job_id] = reason
         if reason is None:
-            started_job = RunningJob(entry.job_id, entry.name, entry.slots, entry.lasts_s)
+            started_job = RunningJob(
+                entry.job_id, entry.name, entry.slots, entry.lasts_s, entry.sweep
+            )
             cluster_state = replace(cluster_state, running=(*cluster_state.running, started_job))
         elif reason.cause in _RESERVING_CAUSES:
             earlier_entries.append(entry)
@@ -124,6 +126,7 @@ def wait_reason(
             return WaitReason(Cause.NODE_DOWN, message)
     return (
         _disk_reason(entry, cluster_state)
+        or _at_once_reason(entry, cluster_state)
         or _turn_reason(entry, earlier_entries)
         or _holder_reason(entry, cluster_state, lambda node: node.foreign_holders)
         or _quiet_reason(entry, cluster_state)
@@ -168,6 +171,17 @@ def _disk_reason(entry: QueueEntry, cluster_state: ClusterState) -> WaitReason |
         f"The data root has {free_bytes / 1e9:.1f} GB left, and {needed_bytes / 1e9:.1f} GB are "
         "needed. Free some space.",
     )
+
+
+def _at_once_reason(entry: QueueEntry, cluster_state: ClusterState) -> WaitReason | None:
+    if not entry.sweep:
+        return None
+    trial_count = sum(running.sweep == entry.sweep for running in cluster_state.running)
+    if trial_count < entry.at_once:
+        return None
+    verb = "runs" if trial_count == 1 else "run"
+    running_text = f"{_count(trial_count, 'trial')} of its search {verb}"
+    return WaitReason(Cause.AT_ONCE, f"{running_text}; at most {entry.at_once} may run at once.")
 
 
 def _turn_reason(entry: QueueEntry, earlier_entries: Sequence[QueueEntry]) -> WaitReason | None:

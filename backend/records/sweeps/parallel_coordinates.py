@@ -98,7 +98,7 @@ def parallel_plot(
     axes: list[ParallelAxis] = []
     columns: list[Sequence[tuple[float | None, str]]] = []
     for key in differing:
-        axis, column = _setting_axis(key, [settings.get(key) for settings in rows])
+        axis, column = setting_axis(key, [settings.get(key) for settings in rows])
         axes.append(axis)
         columns.append(column)
     if metric:
@@ -143,9 +143,10 @@ def _value(view: JobView, metric: str) -> float | None:
     return view.best_metric[1] if math.isfinite(view.best_metric[1]) else None
 
 
-def _setting_axis(
+def setting_axis(
     key: str, texts: Sequence[str | None]
 ) -> tuple[ParallelAxis, Sequence[tuple[float | None, str]]]:
+    """Return the axis of a setting, and position and text of each job's value on it."""
     title = label(key)
     texts = [None if text is None else value_label(key, text) for text in texts]
     numbers = [_number(text) for text in texts]

@@ -1,7 +1,8 @@
 """A sweep: a job file and the fields that take several values, expanded to named jobs.
 
-Pure: the same sweep gives the same jobs, in the same order, on every machine and Python (random
-draws use only `random.Random.random`, the one method whose sequence Python promises to keep:
+Pure: the same sweep gives the same jobs, in the same order, on every machine and Python. Random
+draws use only `random.Random.random`, the one method whose sequence Python promises to keep. The
+jobs of a search have no values of their own yet: a sampler proposes them (`records.sweeps.search`).
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import itertools
 import math
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from backend.records.base.schema import KEY, kind_of
+from backend.records.base.schema import KEY, STRICT, build, kind_of
 from backend.records.base.validation import ConfigError, closest_match
 from backend.records.jobs.arguments import argument_name, argument_rows, is_name
 from backend.records.jobs.job_file import parse_job, with_value
@@ -26,6 +27,8 @@ from backend.records.jobs.settings import (
     value_at,
 )
 from backend.records.jobs.view import JobView
+from backend.records.sweeps import search as searches
+from backend.records.sweeps.search import Search
 from backend.records.sweeps.values import Axis, ValueRange, parse_axis, value_text
 
 MAX_JOBS = 200
@@ -38,6 +41,9 @@ DRAWS, SEED = "sweep.random", "sweep.seed"
 _NAME_BYTES = 255
 _SHUFFLED_UP_TO = 4 * MAX_JOBS
 _TRIES_A_JOB = 100
+_CORNERS = 60
+"""Combinations of the ends of all ranges that are checked before a search begins."""
+_TRIAL = "trial"
 _OWNERS = {"checkpoint.best_mode": "checkpoint.best_metric", "early_stop.mode": "early_stop.metric"}
 """Settings that belong to the value of another one."""
 _SPAN_KEYS = ("from", "to", "steps", "scale")
@@ -55,7 +61,8 @@ class Point:
 class Sweep:
     """The definition of a sweep. ``base`` is a job file; ``draws`` None is the whole grid.
 
-    ``points``, if there are any, list the jobs instead of the axes.
+    ``points``, if there are any, list the jobs instead of the axes; with a ``search``, a sampler
+    chooses within the axes.
     """
 
     base: Mapping[str, Any]
@@ -63,6 +70,7 @@ class Sweep:
     draws: int | None = None
     seed: int = 1
     points: tuple[Point, ...] = ()
+    search: Search | None = None
 
 
 @dataclass(frozen=True)
@@ -111,6 +119,8 @@ def sweep_name(tag: str) -> str:
 
 def sweep_title(tag: str, names: Sequence[str]) -> str:
     """Return the name that the user typed: that of its jobs, without their values."""
+    if all(name.split()[-2:-1] == [_TRIAL] and name.split()[-1].isdecimal() for name in names):
+        names = [" ".join(name.split()[:-2]) for name in names]
     columns = zip(*(name.split() for name in names))
     shared_columns = itertools.takewhile(lambda tokens: len(set(tokens)) == 1, columns)
     name_tokens = itertools.takewhile(
@@ -128,6 +138,8 @@ def expand(sweep: Sweep, tag: str = "") -> Expansion:
         tag: Added to the tags of each job.
     """
     points = sweep.points
+    if sweep.search is not None:
+        return _expand_search(sweep, sweep.search, tag)
     if not points:
         errors = list(_axis_errors(sweep))
         if errors:
@@ -140,11 +152,29 @@ def expand(sweep: Sweep, tag: str = "") -> Expansion:
         message = f"There are {len(points)} jobs; the limit is {MAX_JOBS}."
         return Expansion(errors=(ConfigError("", message),))
     jobs = _swept_jobs(sweep, points, tag)
-    job_errors: dict[ConfigError, None] = {}
-    for job in jobs:
-        for job_error in parse_job(job.raw).errors:
-            job_errors[_add_value(job_error, job)] = None
-    return Expansion(jobs, tuple(job_errors))
+    return Expansion(jobs, job_errors(jobs, (parse_job(job.raw).errors for job in jobs)))
+
+
+def corner_jobs(sweep: Sweep) -> Expansion:
+    """Return jobs at the ends of the ranges of a search, which are checked in place of its trials.
+
+    Values in between can still break a rule between two settings; such a trial fails.
+    """
+    ends = tuple(Axis(axis.path, axis.ends()) for axis in sweep.axes)
+    return expand(Sweep(sweep.base, ends, min(combination_count(ends), _CORNERS), sweep.seed))
+
+
+def _expand_search(sweep: Sweep, search: Search, tag: str) -> Expansion:
+    errors = (*search.errors(sweep.base, sweep.axes), *_axis_errors(sweep))
+    corners = Expansion(errors=errors) if errors else corner_jobs(sweep)
+    if corners.errors:
+        return corners
+    base = sweep.base if parse_job(sweep.base).config is not None else corners.jobs[0].raw
+    is_grid = search.sampler == searches.GRID
+    trials = min(search.trials, combination_count(sweep.axes)) if is_grid else search.trials
+    points = tuple(Point(f"{_TRIAL} {number}", ()) for number in range(1, trials + 1))
+    named_base = {**base, "name": sweep.base.get("name", "")}
+    return Expansion(_swept_jobs(Sweep(named_base), points, tag))
 
 
 def swept_path(text: str, base: Mapping[str, Any]) -> str:
@@ -170,7 +200,7 @@ def read_sweep(raw: Mapping[str, Any]) -> tuple[Sweep | None, tuple[ConfigError,
     """Parse a sweep file: a job file with a table ``[sweep]``.
 
     ``[sweep.axes]`` contains a list, a text as on the command line or ``{from, to, steps, scale}``
-    for each field; ``random`` and ``seed`` are in ``[sweep]``.
+    for each field; ``random`` and ``seed`` are in ``[sweep]``, a search in ``[sweep.search]``.
     """
     base = {key: value for key, value in raw.items() if key != "sweep"}
     table = raw.get("sweep")
@@ -194,14 +224,21 @@ def read_sweep(raw: Mapping[str, Any]) -> tuple[Sweep | None, tuple[ConfigError,
     errors.extend(
         ConfigError(f"sweep.{key}", f"sweep.{key}: is not a setting of a sweep.")
         for key in table
-        if key not in ("axes", "random", "seed")
+        if key not in ("axes", "random", "seed", "search")
     )
+    search = None
+    if "search" in table:
+        try:
+            search = build(Search, table["search"], STRICT)
+        except ValueError as error:
+            errors.append(ConfigError(searches.TABLE, f"{searches.TABLE}: {error}."))
     draws, seed = table.get("random"), table.get("seed", 1)
     for key, number in (("random", draws), ("seed", seed)):
         if number is not None and (isinstance(number, bool) or not isinstance(number, int)):
             message = f"sweep.{key}: must be a whole number, not {kind_of(number)}."
             errors.append(ConfigError(f"sweep.{key}", message))
-    return (None if errors else Sweep(base, tuple(axes), draws, seed)), tuple(errors)
+    sweep = Sweep(base, tuple(axes), draws, seed, search=search)
+    return (None if errors else sweep), tuple(errors)
 
 
 def sweep_file(sweep: Sweep) -> dict[str, Any]:
@@ -210,7 +247,9 @@ def sweep_file(sweep: Sweep) -> dict[str, Any]:
     if not sweep.axes:
         return raw
     table: dict[str, Any] = {"axes": {axis.path: _axis_entry(axis) for axis in sweep.axes}}
-    if sweep.draws is not None:
+    if sweep.search is not None:
+        table = {"seed": sweep.seed, **table, "search": sweep.search.to_dict()}
+    elif sweep.draws is not None:
         table = {"random": sweep.draws, "seed": sweep.seed, **table}
     return {**raw, "sweep": table}
 
@@ -260,6 +299,11 @@ def _axis_errors(sweep: Sweep) -> Iterator[ConfigError]:
     paths = [axis.path for axis in sweep.axes]
     if not paths:
         yield ConfigError("", "No field has several values; name at least one.")
+    takes_points = sweep.draws is None
+    if sweep.search is not None:
+        takes_points = sweep.search.sampler == searches.GRID
+        if sweep.draws is not None:
+            yield ConfigError(DRAWS, f"{DRAWS}: a search draws its values itself; remove it.")
     for number, axis in enumerate(sweep.axes):
         message = axis.error_message()
         if axis.path in NOTES:
@@ -268,7 +312,7 @@ def _axis_errors(sweep: Sweep) -> Iterator[ConfigError]:
             message = "is named twice."
         elif any(other_path.startswith(f"{axis.path}.") for other_path in paths):
             message = "is a table, and a part of it has several values too."
-        elif not message and sweep.draws is None and not axis.points():
+        elif not message and takes_points and not axis.points():
             message = "is a range without steps; give their number, or draw at random."
         if message:
             yield ConfigError(axis.path, f"{axis.path}: {message}")
@@ -310,6 +354,15 @@ def _applies(
     return key in options.get(str(chosen_values[name]), ()) or not any(
         key in options.get(str(other_name), ()) for other_name in names[name]
     )
+
+
+def applicable_axes(axes: Sequence[Axis], chosen_values: Mapping[str, Any]) -> Iterator[Axis]:
+    """Yield the axes of a job, the names of tables first; ``chosen_values`` grows meanwhile."""
+    names = _swept_names(axes)
+    yield from (axis for axis in axes if axis.path in names)
+    for axis in axes:
+        if axis.path not in names and _applies(axis.path, chosen_values, names):
+            yield axis
 
 
 def _applicable_values(
@@ -446,6 +499,28 @@ def _job_name(name: str, values: str) -> str:
     """Shorten the base name, because the values distinguish the jobs."""
     free_bytes = max(_NAME_BYTES - len(values.encode()) - 1, 0)
     return f"{name.encode()[:free_bytes].decode(errors='ignore').rstrip()} {values}".strip()
+
+
+def job_errors(
+    jobs: Sequence[SweptJob], errors_by_job: Iterable[Sequence[ConfigError]]
+) -> tuple[ConfigError, ...]:
+    """Return each error once, with the value that causes it, or the job if only some have it."""
+    names: dict[ConfigError, list[str]] = {}
+    for job, errors in zip(jobs, errors_by_job, strict=True):
+        for error in errors:
+            names.setdefault(_add_value(error, job), []).append(job.name)
+    return tuple(
+        error
+        if len(job_names) == len(jobs) or "“" in error.message
+        else replace(error, message=f"{error.message} This is in {_jobs_text(job_names)}.")
+        for error, job_names in names.items()
+    )
+
+
+def _jobs_text(names: Sequence[str]) -> str:
+    further_count = len(names) - 1
+    further = f" and {further_count} more" if further_count else ""
+    return f"the {'jobs' if further_count else 'job'} “{names[0]}”{further}"
 
 
 def _add_value(error: ConfigError, job: SweptJob) -> ConfigError:

@@ -310,7 +310,7 @@ class Services:
     def sweeps(self) -> SweepService:
         from backend.services.sweeps.service import SweepService
 
-        return SweepService(self.jobs, self.queue)
+        return SweepService(self.data_root, self.jobs, self.queue)
 
     @cached_service
     def studies(self) -> StudyService:

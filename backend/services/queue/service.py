@@ -18,15 +18,17 @@ from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import OpenJob, OpenRoot
 from backend.datastore.jobs import files as job_files
+from backend.datastore.jobs.owners import require_right
 from backend.datastore.queue import files as queue_files
 from backend.node.queue.entries import entry_of, is_headed_by
 from backend.node.queue.keeper import lock_of
 from backend.node.queue.running_jobs import LiveRuns, RunningJobs
+from backend.node.queue.searches import Searches
 from backend.node.system.process_identity import machine
 from backend.node.system.start_supervisor import start_detached
 from backend.records.base import timestamps
 from backend.records.base.account import user_name
-from backend.records.base.atomic_files import read_json
+from backend.records.base.atomic_files import read_json, stored_record
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
@@ -51,6 +53,8 @@ from backend.records.queue.scheduling import (
     node_view_of,
     wait_reasons,
 )
+from backend.records.sweeps.search import StoredSearch
+from backend.records.sweeps.spec import sweep_name, sweep_of
 from backend.services.jobs.service import JobService
 from backend.services.nodes.service import NodeService
 from backend.services.nodes.slurm import SlurmService
@@ -143,6 +147,7 @@ class QueueService:
         with suppress(Unreachable):
             self._nodes.heads.prepare(prepared_run.launch.ranks)
         done_steps = 0 if start_over else view.step
+        search = self._search_of(view, folder)
         with as_backend_error(f"The job {job_id} could not be queued"):
             entries = queue_files.entries(self._root)
             entry = QueueEntry(
@@ -159,6 +164,8 @@ class QueueService:
                 lasts_s=run_duration_s(view.status.total_steps - done_steps, view.status.pace_s),
                 queued=timestamps.utc_now(),
                 user=user_name(),
+                sweep=search.tag if search is not None else "",
+                at_once=search.search.at_once if search is not None else 0,
             )
             if placement:
                 job_files.write_placement(folder, config)
@@ -167,16 +174,30 @@ class QueueService:
         self.ensure_keeper()
         return self._queued_job(entry)
 
-    def dequeue(self, job_id: str) -> JobView:
-        """Remove a job from the queue; a job that is not queued stays unchanged."""
+    def _search_of(self, view: JobView, folder: OpenJob) -> StoredSearch | None:
+        """Return the search that is to propose the values of the job, None if there is none."""
+        tag = sweep_of(view.tags)
+        path = self._root.search(sweep_name(tag)).definition
+        if not tag or folder.proposal.exists():
+            return None
+        self._root.files.refresh_file(path)
+        search = stored_record(StoredSearch, path)
+        return search if search is not None and view.id in search.jobs else None
+
+    def dequeue(self, job_id: str, reason: str = "") -> JobView:
+        """Remove a job from the queue; a job that is not queued stays unchanged.
+
+        ``reason`` as in `JobLifecycle.stop`.
+        """
         with as_backend_error(f"The job {job_id} could not be removed from the queue"):
             folder = self._fresh_folder(job_id)
+            require_right(folder, job_files.read_job(folder).user)
             was_queued = entry_of(folder) is not None
             queue_files.leave(self._root, folder)
         if not was_queued and self._jobs.queries.show(job_id).state.is_queued:
             was_queued = self._slurm.leave_queue(job_id)
         if was_queued:
-            job_files.add_action(folder, "Removed from the queue")
+            job_files.add_action(folder, "Removed from the queue", reason)
         return self._jobs.queries.show(job_id)
 
     def change(
@@ -241,8 +262,9 @@ class QueueService:
             if not self._root.files.is_mounted or lock_of(self._root).holder() is not None:
                 return
             entries = queue_files.entries(self._root)
-        if any(is_headed_by(self._root, entry, key) for entry in entries):
-            self._start_keeper()
+            is_needed = any(is_headed_by(self._root, entry, key) for entry in entries)
+            if is_needed or Searches(self._root, key).has_open_trials():
+                self._start_keeper()
 
     def _start_keeper(self) -> None:
         command = (self._python, "-m", "backend.node.queue.keeper", "--detach")

@@ -3,26 +3,46 @@
 from __future__ import annotations
 
 import itertools
+import json
 import secrets
+import shutil
 import string
-from collections.abc import Callable, Mapping
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from backend.base.errors import BackendError, Cancelled
+from backend.base.errors import BackendError, Cancelled, as_backend_error
 from backend.base.progress import Progress
+from backend.datastore.access.root_access import OpenRoot
+from backend.node.system.process_identity import machine
+from backend.node.system.start_supervisor import last_line, own_environment
+from backend.records.base.atomic_files import stored_record
 from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import ConfigError
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobCheck, JobView
+from backend.records.queue.entry import node_key
+from backend.records.sweeps.search import (
+    IMPORTANCE,
+    PRIORITY,
+    Proposal,
+    Search,
+    SearchResult,
+    StoredSearch,
+)
 from backend.records.sweeps.spec import (
     TAG,
     CancelledSweep,
     Expansion,
     QueuedSweep,
     Sweep,
+    corner_jobs,
     expand,
+    job_errors,
     read_sweep,
     sweep_name,
     sweep_of,
@@ -53,7 +73,8 @@ class IncompleteSweep(BackendError):
 class SweepService:
     """Make sweeps. Every call blocks and may run on any thread."""
 
-    def __init__(self, jobs: JobService, queue: QueueService) -> None:
+    def __init__(self, root: OpenRoot, jobs: JobService, queue: QueueService) -> None:
+        self._root = root
         self._jobs = jobs
         self._queue = queue
 
@@ -81,10 +102,11 @@ class SweepService:
         expansion = expand(sweep)
         if expansion.errors:
             return expansion
-        errors: dict[ConfigError, None] = {}
-        for job in expansion.jobs:
-            errors.update(dict.fromkeys(self._jobs.config_errors(job.raw)))
-        return Expansion(expansion.jobs, tuple(errors))
+        checked_jobs = expansion.jobs if sweep.search is None else corner_jobs(sweep).jobs
+        errors = job_errors(
+            checked_jobs, (self._jobs.config_errors(job.raw) for job in checked_jobs)
+        )
+        return Expansion(expansion.jobs, errors)
 
     def check(self, sweep: Sweep) -> JobCheck:
         """Return the result for the form: figures of the first job, and the errors of all jobs."""
@@ -128,28 +150,97 @@ class SweepService:
                 )
                 jobs.append(self._jobs.create(job.raw))
             on_created(QueuedSweep(tag, tuple(jobs)))
+            if sweep.search is not None:
+                self._store_search(sweep, sweep.search, tag, jobs)
             for number, view in enumerate(jobs):
                 progress.step(
                     job_count + number, 2 * job_count, f"Queueing job {number + 1} of {job_count}"
                 )
-                self._enqueue(view, progress=progress)
+                priority = None if sweep.search is None else PRIORITY
+                self._enqueue(view, progress=progress, priority=priority)
                 queued_count += 1
         except BackendError as error:
             if not jobs:
                 raise
-            reason = "Cancelled" if isinstance(error, Cancelled) else str(error).rstrip(".")
+            name = tagged_jobs[len(jobs) if len(jobs) < job_count else queued_count].name
+            reason = str(error).rstrip(".")
+            reason = "Cancelled" if isinstance(error, Cancelled) else f"{name}: {reason}"
             message = f"{reason}: {len(jobs)} of {job_count} jobs were made, "
             message += f"{queued_count} of them are queued."
             raise IncompleteSweep(message, tag, tuple(jobs)) from error
         progress.report(2 * job_count, 2 * job_count, f"Queued {job_count} jobs")
         return QueuedSweep(tag, tuple(self._jobs.queries.show(view.id) for view in jobs))
 
+    def _store_search(
+        self, sweep: Sweep, search: Search, tag: str, jobs: Sequence[JobView]
+    ) -> None:
+        """Write what the first node of the trials needs to propose their values."""
+        head = node_key(jobs[0].config.placement[0].node, machine())
+        job_ids = tuple(view.id for view in jobs)
+        stored_search = StoredSearch(tag, head, sweep.seed, search, sweep.axes, job_ids)
+        folder = self._root.search(sweep_name(tag))
+        with as_backend_error("The search could not be stored"):
+            for path in (self._root.searches, folder.path):
+                self._root.files.make_folder(path, exist_ok=True)
+            self._root.files.replace_json(folder.definition, stored_search.to_dict())
+
+    def result(self, tag: str) -> SearchResult | None:
+        """Return the trials of a search with the importance of its settings; None for a sweep."""
+        result = self.trials(tag)
+        if result is None:
+            return None
+        try:
+            return replace(result, importance=self.importance(tag))
+        except BackendError as error:
+            # The trials are known without the journal.
+            return replace(result, error=error.with_remedy)
+
+    def trials(self, tag: str) -> SearchResult | None:
+        """Return the trials of a search that have values; None if the sweep is none."""
+        folder = self._root.search(sweep_name(tag))
+        with as_backend_error("The search could not be read"):
+            self._root.files.refresh_file(folder.definition)
+        stored = stored_record(StoredSearch, folder.definition) if sweep_name(tag) else None
+        if stored is None:
+            return None
+        proposals = (stored_record(Proposal, self._root.job(i).proposal) for i in stored.jobs)
+        trials = sorted((p for p in proposals if p is not None), key=lambda p: p.number)
+        return SearchResult(stored.search, stored.axes, tuple(trials))
+
+    def importance(self, tag: str) -> Mapping[str, float]:
+        """Return the importance of each setting of a search, by its path; {} before two trials.
+
+        Raises:
+            BackendError: The journal cannot be read.
+        """
+        folder = self._root.search(sweep_name(tag))
+        with as_backend_error("The journal of the search could not be read"):
+            self._root.files.refresh_file(folder.journal)
+            if not folder.journal.exists():
+                return {}
+            with TemporaryDirectory() as copy:
+                # In place of the journal, which has one writer.
+                for path in (folder.definition, folder.journal):
+                    shutil.copy(path, copy)
+                module = (sys.executable, "-m", "backend.node.queue.search_turn", IMPORTANCE, copy)
+                completed = subprocess.run(
+                    module, capture_output=True, text=True, env=own_environment(), check=False
+                )
+        if completed.returncode:
+            raise BackendError(last_line(completed.stderr.encode()))
+        return dict(json.loads(completed.stdout))
+
     def _enqueue(
-        self, view: JobView, *, start_over: bool = False, progress: Progress | None = None
+        self,
+        view: JobView,
+        *,
+        start_over: bool = False,
+        progress: Progress | None = None,
+        priority: int | None = None,
     ) -> None:
         """Put a job into the queue of its nodes: the program's own, or that of Slurm."""
         if view.config.slurm is None:
-            self._queue.enqueue(view.id, start_over=start_over, progress=progress)
+            self._queue.enqueue(view.id, priority, start_over=start_over, progress=progress)
         elif view.run and not start_over:
             self._jobs.lifecycle.resume(view.id, progress=progress)
         else:

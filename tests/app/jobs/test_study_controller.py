@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,12 +22,16 @@ from backend.records.studies.study import FormName
 from backend.records.sweeps.spec import QueuedSweep
 from tests.job_views import replace_fields
 from tests.pictures.screens.studies import epoch_time, gallery, split
+from tests.pictures.screens.sweeps import search_result
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.sweep_samples import ALL_JOBS, LONG, LONG_JOBS, LR, LR_JOBS
 from tests.windows import find_button, find_only, show_widget, visible_texts
 from widgets.common.buttons import Button, SegmentedControl
+from widgets.common.fields import ComboBox
+from widgets.jobs.actions.job_actions import CLONE
 from widgets.jobs.page.jobs_page import JobsPage
 from widgets.jobs.studies.study_plot import StudyPlot
+from widgets.jobs.sweeps.search_result import ImportanceBars, TrialPlot
 
 LEFT_BUTTON = Qt.MouseButton.LeftButton
 FOUR = ["epoch-time", "speed-up", "split", "staleness"]
@@ -86,9 +91,16 @@ def resumed_tags():
 
 
 @pytest.fixture
-def controller(page, studies, resumed_tags, immediately):
+def searches():
+    """Results of searches by tag."""
+    return {}
+
+
+@pytest.fixture
+def controller(page, studies, searches, resumed_tags, immediately):
     sweeps = SimpleNamespace(
         resume=lambda tag: resumed_tags.append(("resume", tag)) or LR_JOBS[4:],
+        result=searches.get,
     )
     services = SimpleNamespace(studies=studies, sweeps=sweeps)
     controller = StudyController(services, immediately, page, page)
@@ -161,6 +173,60 @@ def test_an_open_study_shows_its_table_and_another_sweep_its_jobs(controller, pa
     page.open_sweep(LONG)
     assert not pane.study.isVisible()
     assert not find_only(SegmentedControl, pane).isVisible()
+
+
+def test_an_open_search_shows_its_trials_and_its_best_values_begin_a_job(
+    controller, page, studies, searches
+):
+    studies.table_of.clear()
+    searches[LR] = search_result(27)
+    cloned_ids = []
+    page.job_actions.add_handler(CLONE, cloned_ids.append)
+    show_jobs(page, ALL_JOBS)
+    page.open_sweep(LR)
+    view = page.sweep.search
+    assert view.isVisible()
+    assert not page.sweep.view.isVisible()
+    best = searches[LR].best
+    assert f"Trial {best.number}: validation AP {best.value:.3f}, with {best.message}" in (
+        visible_texts(view)
+    )
+    press(view, "Use these values")
+    assert cloned_ids == [best.job]
+    page.open_sweep(LONG)
+    assert not view.isVisible()
+    assert page.sweep.view.isVisible()
+
+
+def test_a_search_without_a_journal_shows_its_trials_and_the_reason(controller, page, searches):
+    searches[LR] = replace(search_result(3), error="The journal is damaged: line <script>.")
+    show_jobs(page, ALL_JOBS)
+    page.open_sweep(LR)
+    texts = visible_texts(page.sweep.search)
+    assert any(text.endswith("The journal is damaged: line <script>.") for text in texts)
+
+
+@pytest.mark.parametrize("count", [0, 1, 27])
+def test_every_plot_of_a_search_can_be_drawn(controller, page, searches, count):
+    searches[LR] = search_result(count)
+    show_jobs(page, ALL_JOBS)
+    page.open_sweep(LR)
+    view = page.sweep.search
+    (plot,), (bars,) = view.findChildren(TrialPlot), view.findChildren(ImportanceBars)
+    assert find_button(view, "Use these values").isEnabled() is bool(count)
+    combo = find_only(ComboBox, view)
+    keys = [combo.itemData(number) for number in range(combo.count())]
+    assert keys == ["history", "optimizer.lr", "batch_size"]
+    pictures = set()
+    for key in keys:
+        combo.choose(key)
+        combo.currentIndexChanged.emit(combo.currentIndex())
+        pictures.add(bytes(plot.grab().toImage().constBits()))
+        assert plot.accessibleDescription() == f"{count} trials"
+    assert len(pictures) == (3 if count else 1)
+    expected = "Learning rate: 83%; Batch size, per process: 17%" if count else ""
+    assert bars.accessibleDescription() == expected
+    assert not bars.grab().isNull()
 
 
 def test_the_table_is_read_again_when_a_job_finishes_and_not_before(controller, page, studies):

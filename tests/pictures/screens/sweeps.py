@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import random
+
 from backend.records.base.validation import ConfigError
 from backend.records.jobs.view import JobCheck
+from backend.records.sweeps.search import Proposal, Search, SearchResult
 from backend.records.sweeps.values import Axis, ValueRange
 from tests.pictures.gallery import LARGE, SMALL, SMALLEST, screen
 from tests.pictures.screens.new_job import RAW, filled_form, scroll_to, show_sweep
@@ -71,6 +75,32 @@ def sweep_drawn(stage: Stage) -> None:
     _seen_sweep(stage, form)
 
 
+def _searching(stage: Stage) -> JobForm:
+    form = filled_form(stage)
+    span = Axis("optimizer.lr", span=ValueRange(1e-4, 0.1, 0, "log"))
+    search = Search("validation/AP", "higher", 30, 2)
+    form.show_draft(JobDraft(RAW, (BATCH, span), search=search))
+    form.show_check(JobCheck(jobs=30, global_batch=256, learning_rate=0.04, steps_per_epoch=458))
+    return form
+
+
+@screen("sweep-search", THREE)
+def sweep_search(stage: Stage) -> None:
+    """A search: a sampler proposes the values of 30 trials."""
+    _seen_sweep(stage, _searching(stage))
+
+
+@screen("sweep-search-faults", (SMALLEST,))
+def sweep_search_faults(stage: Stage) -> None:
+    form = _searching(stage)
+    errors = (
+        ConfigError("sweep.search.trials", "sweep.search.trials: must be 1 to 500, not 900."),
+        ConfigError("sweep.search.goal", "sweep.search.goal: names no metric."),
+    )
+    form.show_check(JobCheck(errors=errors, jobs=900))
+    _seen_sweep(stage, form)
+
+
 @screen("sweep-faults")
 def sweep_faults(stage: Stage) -> None:
     form = filled_form(stage)
@@ -109,3 +139,37 @@ def sweep_popover_range(stage: Stage) -> None:
     popover._kinds.choose("range")
     popover._show_page("range")
     popover._high_edit.setText("5")
+
+
+def search_result(count: int) -> SearchResult:
+    """A search of 30 trials: rates near 0.02 are best, others are given up or diverge."""
+    draw = random.Random(4)
+    trials = []
+    for number in range(1, count + 1):
+        rate = float(f"{10 ** draw.uniform(-4, -1):.4g}")
+        batch = draw.choice((16, 32))
+        value = 0.42 - abs(math.log10(rate / 0.02)) * 0.12 + number * 0.001 - (batch == 16) * 0.02
+        state = "complete" if number < 6 or value > 0.36 else "pruned"
+        reason = "" if state == "complete" else "below the median at epoch 4"
+        values = {"optimizer.lr": rate, "batch_size": batch}
+        trials.append(Proposal(f"job-{number}", number, values, state, value, reason))
+    search = Search("validation/AP", "higher", 30, 2)
+    span = Axis("optimizer.lr", span=ValueRange(1e-4, 0.1, 0, "log"))
+    shares = {"optimizer.lr": 0.83, "batch_size": 0.17} if count else {}
+    return SearchResult(search, (span, BATCH), tuple(trials), shares)
+
+
+def _search_pane(stage: Stage, count: int) -> JobsPage:
+    page = _jobs(stage)
+    page.open_sweep(LR)
+    page.sweep.show_search(LR, search_result(count))
+    return page
+
+
+screen("search-history", THREE)(lambda stage: _search_pane(stage, 27))
+screen("search-begun")(lambda stage: _search_pane(stage, 0))
+
+
+@screen("search-slice", THREE)
+def search_slice(stage: Stage) -> None:
+    _search_pane(stage, 27).sweep.search._axes.choose("optimizer.lr")

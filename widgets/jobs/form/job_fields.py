@@ -27,6 +27,7 @@ from backend.records.jobs.settings import (
     name_and_unit,
     value_at,
 )
+from backend.records.sweeps.search import Search
 from backend.records.sweeps.spec import Sweep
 from backend.records.sweeps.values import Axis, read_value, value_text
 from widgets.common import formats
@@ -56,7 +57,8 @@ class JobDraft:
     """A job file as it is in the form; it may not be valid yet.
 
     ``axes``: fields that have several values; ``raw`` has the first of each. ``draws`` of their
-    combinations are drawn at random with ``seed``; None takes all of them.
+    combinations are drawn at random with ``seed``; None takes all of them. With a ``search``, a
+    sampler proposes values.
     """
 
     raw: Mapping[str, Any] = field(default_factory=dict)
@@ -64,11 +66,12 @@ class JobDraft:
     draws: int | None = None
     seed: int = 1
     origin: Origin | None = None
+    search: Search | None = None
 
     @property
     def sweep(self) -> Sweep:
         """Return all jobs of the draft; without axes it is one job."""
-        return Sweep(self.raw, self.axes, self.draws, self.seed)
+        return Sweep(self.raw, self.axes, self.draws, self.seed, search=self.search)
 
 
 class JobFields(QObject):

@@ -293,7 +293,7 @@ class JobForm(QWidget):
         self._sections.fit_cluster()
         for path in filter(raw.get, ("validation_dataset", "validation_loader")):
             self._sections.reveal(self._fields.field(path))
-        self._sweep.show_draw(draft.draws, draft.seed)
+        self._sweep.show_choice(draft.draws, draft.seed, draft.search)
         self._origin = draft.origin
         self._clear_refusal()
         self._show_origin()
@@ -406,8 +406,9 @@ class JobForm(QWidget):
             if placement := self._picker.value():
                 raw[_PLACEMENT] = placement
         axes = self._fields.swept.axes()
-        draws = self._sweep.draws() if axes else None
-        return JobDraft(raw, axes, draws, self._sweep.seed(), self._current_origin(raw))
+        draws, search = (self._sweep.draws(), self._sweep.search()) if axes else (None, None)
+        origin = self._current_origin(raw)
+        return JobDraft(raw, axes, draws, self._sweep.seed(), origin, search)
 
     # -- construction
 

@@ -57,7 +57,7 @@ class MultiValueEditor(Popover):
     ) -> None:
         """
         Args:
-            draws_at_random: A range may be drawn from anywhere between its ends, without steps.
+            draws_at_random: A range begins without steps, for values from anywhere within.
             window: The widget that the editor covers.
             current_value: The single value of the field.
             options: The options as (value, text); empty if the user types the values.
@@ -147,8 +147,8 @@ class MultiValueEditor(Popover):
     def _make_range(self) -> QWidget:
         self._low_edit = LineEdit(name="From")
         self._high_edit = LineEdit(name="To")
-        hint = "any" if self._draws_at_random else ""
-        self._steps_edit = LineEdit("" if hint else "3", placeholder=hint, name="How many values")
+        steps = "" if self._draws_at_random else "3"
+        self._steps_edit = LineEdit(steps, placeholder="any", name="How many values")
         self._scale = SegmentedControl(
             [(LINEAR, "Equal steps"), (LOG, "Equal factors")], LINEAR, name="How they are spaced"
         )
@@ -201,7 +201,7 @@ class MultiValueEditor(Popover):
             reason = str(error).partition(": ")[2]
             reason = reason[:1].upper() + reason[1:]
         points = () if self._axis is None else self._axis.points()
-        is_open = self._axis is not None and self._axis.is_drawn_only and self._draws_at_random
+        is_open = self._axis is not None and self._axis.is_drawn_only
         if self._axis is not None and len(points) < 2 and not is_open:
             self._axis, reason = None, "Choose at least two values."
         is_error = self._axis is None and len(points) != 1
@@ -224,8 +224,8 @@ class MultiValueEditor(Popover):
         low, high, steps = (
             line.text().strip() for line in (self._low_edit, self._high_edit, self._steps_edit)
         )
-        if not (low and high and (steps or self._draws_at_random)):
-            raise ValueError(f"{self._path}: Enter From, To and the number of values.")
+        if not (low and high):
+            raise ValueError(f"{self._path}: Enter From and To; without Values, a search chooses.")
         axis = parse_axis(self._path, f"{low}..{high}:{steps or 0}:{self._scale.key()}")
         if axis.span is None:
             raise ValueError(f"{self._path}: From, To and the number of values must be numbers.")

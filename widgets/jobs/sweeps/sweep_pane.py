@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QWidget
 from backend.records.jobs.metric_names import metric_label
 from backend.records.jobs.summary import JobSummary, SweepCount
 from backend.records.studies.table import StudyTable
+from backend.records.sweeps.search import SearchResult
 from backend.records.sweeps.summary import sweep_summary
 from widgets.common import formats
 from widgets.common.actions import MoreButton, always, fill_menu
@@ -26,6 +27,7 @@ from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S2, S3, S4
 from widgets.common.view_style import TableHeightLimit
 from widgets.jobs.actions.job_actions import (
     BACK,
+    CLONE,
     COMPARE_ALL,
     MAX_COMPARED_JOBS,
     STOP_ALL,
@@ -41,6 +43,7 @@ from widgets.jobs.list.job_list_model import JobListModel, JobRows
 from widgets.jobs.list.job_table_view import JobTableView
 from widgets.jobs.list.sweep_text import count_message
 from widgets.jobs.studies.study_result import StudyResult
+from widgets.jobs.sweeps.search_result import SearchView
 
 _COLUMNS = (JobColumn.NAME, JobColumn.STATE, JobColumn.PROGRESS, JobColumn.BEST, JobColumn.TOOK)
 _COMPARE_BEST = replace(
@@ -57,7 +60,8 @@ class SweepPane(QWidget):
     """The right side of the page Jobs while a sweep is open.
 
     Signals:
-        table_requested: The tag of a sweep; if it is a study, answer with `show_study`.
+        table_requested: The tag of a sweep; if it is a study, answer with `show_study`, if it is a
+            search, with `show_search`.
         modes_changed: The user said which values of a metric are better: ``min`` or ``max`` by the
             names of all such metrics.
 
@@ -98,10 +102,14 @@ class SweepPane(QWidget):
         self.view.trash_requested.connect(self._trash_selected)
         self._read_state: tuple[str, int] | None = None
         self.study = StudyResult()
-        self._parts = SegmentedControl(_PARTS, RESULT, name="Parts of the study")
+        self.search = SearchView()
+        self.search.use_requested.connect(lambda job_id: actions.ask(CLONE, job_id))
+        self._result: QWidget = self.study
+        self._parts = SegmentedControl(_PARTS, RESULT, name="Parts of the sweep")
         self._parts.key_chosen.connect(self._show_part)
         self._parts.hide()
         self.study.hide()
+        self.search.hide()
         self._question = Label("", "body", "text2")
         self._mode_buttons = [Button("Lower"), Button("Higher")]
         for button, mode in zip(self._mode_buttons, ("min", "max"), strict=True):
@@ -116,6 +124,7 @@ class SweepPane(QWidget):
                 row(self._question, *self._mode_buttons, STRETCH, gap=S2),
                 row(self._parts, STRETCH),
                 (self.study, 1),
+                (self.search, 1),
                 (card, 1),
                 SLACK,
                 gap=S3,
@@ -153,10 +162,10 @@ class SweepPane(QWidget):
             is_idle=not count.live and not count.queued,
             is_finished=count.finished == len(count.ids),
         )
-        read_state = (summary.id, count.finished)
+        read_state = (summary.id, count.finished + count.stopped + count.failed)
         if read_state != self._read_state:
             if self._read_state is None or self._read_state[0] != summary.id:
-                self._set_study(False)
+                self._show_result(None)
             self._read_state = read_state
             self.table_requested.emit(summary.id)
 
@@ -192,18 +201,26 @@ class SweepPane(QWidget):
         """Show the table of the open sweep if it is a study."""
         if tag == self.tag and table is not None:
             self.study.show_table(table)
-            self._set_study(True)
+            self._show_result(self.study)
 
-    def _set_study(self, is_study: bool) -> None:
-        if self._parts.isHidden() is is_study:
-            self._parts.setVisible(is_study)
+    def show_search(self, tag: str, result: SearchResult | None) -> None:
+        """Show the result of the open sweep if it is a search."""
+        if tag == self.tag and result is not None:
+            self.search.show_result(result)
+            self._show_result(self.search)
+
+    def _show_result(self, result: QWidget | None) -> None:
+        self._result = result or self._result
+        if self._parts.isHidden() is (result is not None):
+            self._parts.setVisible(result is not None)
             self._parts.choose(RESULT)
         self._show_part()
 
     @Slot()
     def _show_part(self) -> None:
         shows_result = not self._parts.isHidden() and self._parts.key() == RESULT
-        self.study.setVisible(shows_result)
+        for result in (self.study, self.search):
+            result.setVisible(shows_result and result is self._result)
         self._card.setVisible(not shows_result)
 
     def run_action(self, action: BulkAction) -> None:

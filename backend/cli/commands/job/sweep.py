@@ -1,17 +1,21 @@
-"""``job sweep``: one job for each combination of several values, all queued."""
+"""``job sweep|trials``: several jobs with other values each, all queued."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.cli.command import ArgSpec, command
-from backend.cli.printing import Answer, Note, Part, Table
+from backend.cli.printing import Answer, Note, Part, Table, number_text
 from backend.records.base.program_name import COMMAND
-from backend.records.jobs.settings import label
+from backend.records.base.schema import json_value
+from backend.records.base.validation import sanitize
+from backend.records.jobs.settings import label, value_at
+from backend.records.sweeps.search import PRUNERS, SAMPLERS, Search
 from backend.records.sweeps.spec import Expansion, Sweep, sweep_name, swept_path
 from backend.records.sweeps.values import Axis, axis_text, parse_axis, value_text
 from backend.services.context.container import Services
@@ -31,13 +35,24 @@ def sweep(
     *,
     set: Annotated[tuple[str, ...], ArgSpec("FIELD=VALUES", f"{_FORMS}; may be repeated")] = (),
     random: Annotated[int | None, ArgSpec("N", "draw N jobs instead of all of them")] = None,
-    seed: Annotated[int | None, ArgSpec("S", "seed of the draw, default 1")] = None,
+    seed: Annotated[int | None, ArgSpec("S", "seed of draw or search, default 1")] = None,
+    search: Annotated[
+        str,
+        ArgSpec("SAMPLER", f"propose the values one after the other: {', '.join(SAMPLERS)}"),
+    ] = "",
+    goal: Annotated[str, ArgSpec("METRIC", "of a search: by default that of “Best by”")] = "",
+    better: Annotated[str, ArgSpec("WHICH", "which values of it: lower or higher")] = "",
+    trials: Annotated[int | None, ArgSpec("N", "jobs of the search, default 30")] = None,
+    at_once: Annotated[int | None, ArgSpec("K", "of which so many run at once, default 1")] = None,
+    give_up: Annotated[
+        str, ArgSpec("RULE", f"when to stop a trial: {', '.join(PRUNERS)}; default median")
+    ] = "",
     dry_run: Annotated[bool, "only list the jobs"] = False,
     take_back: Annotated[
         str, ArgSpec("SWEEP", "instead, move the jobs of a sweep that never ran to the trash")
     ] = "",
 ) -> Answer:
-    """Queue one job for each combination of several values."""
+    """Queue one job for each combination of several values, or a search for the best ones."""
     if take_back:
         cancelled_sweep = services.sweeps.take_back(take_back, progress)
         removed = _jobs(len(cancelled_sweep.removed_jobs))
@@ -53,7 +68,9 @@ def sweep(
             "A sweep needs a job file or a job.",
             f"For example: {COMMAND} job sweep JOB --set lr=0.01,0.1",
         )
+    options = {"sampler": search, "better": better, "trials": trials, "at_once": at_once}
     requested_sweep = _requested_sweep(services, base, set, random, seed)
+    requested_sweep = _with_search(requested_sweep, {**options, "pruner": give_up, "metric": goal})
     if dry_run:
         return _plan_answer(requested_sweep, services.sweeps.expand(requested_sweep))
     queued_sweep = services.sweeps.queue(requested_sweep, progress)
@@ -68,7 +85,54 @@ def sweep(
         Table(("ID", "NAME"), ((view.id, view.name) for view in queued_sweep.jobs)),
         Note(f"{_jobs(len(queued_sweep.jobs))} of the sweep {name} are queued."),
         Note(f"To remove them: {COMMAND} job sweep --take-back {name}"),
+        [Note(f"To follow the search: {COMMAND} job trials {name}")] * bool(requested_sweep.search),
     )
+
+
+@command("job trials")
+def trials(
+    services: Services,
+    sweep: Annotated[str, ArgSpec("SWEEP", "the name of a search, as in `job sweep`")],
+) -> Answer:
+    """The trials of a search, the best one, and the importance of each setting."""
+    result = services.sweeps.result(sweep)
+    if result is None:
+        raise BackendError(
+            f"There is no search “{sanitize(sweep_name(sweep))}”.",
+            f"Start one: {COMMAND} job sweep FILE --search tpe",
+        )
+    paths = [axis.path for axis in result.axes]
+    rows = (
+        (
+            str(trial.number),
+            trial.job,
+            trial.state or "running",
+            "" if trial.value is None else number_text(trial.value),
+            *(value_text(trial.values.get(path, "")) for path in paths),
+            trial.reason,
+        )
+        for trial in result.trials
+    )
+    head = ("TRIAL", "JOB", "STATE", result.search.metric, *paths, "")
+    best = result.best
+    shares = (f"{label(path)} {share:.0%}" for path, share in result.importance.items())
+    return Answer(
+        {**json_value(result), "best": best},
+        Table(head, rows, "No trial has begun yet."),
+        [Note(f"Best: {number_text(best.value or 0.0)} in trial {best.number}.")] if best else [],
+        [Note(f"Importance: {', '.join(shares)}.")] if result.importance else [],
+        [Note(result.error)] if result.error else [],
+    )
+
+
+def _with_search(sweep: Sweep, options: Mapping[str, Any]) -> Sweep:
+    """Add the search that the options describe, if any of them is given."""
+    options = {key: option for key, option in options.items() if option not in (None, "")}
+    if not options and sweep.search is None:
+        return sweep
+    best_metric = value_at(sweep.base, "checkpoint.best_metric")
+    search = sweep.search or Search(str(best_metric or Search.metric))
+    return replace(sweep, search=replace(search, **options))
 
 
 def _requested_sweep(
@@ -91,7 +155,8 @@ def _requested_sweep(
     draws = random if stored is None or random is not None else stored.draws
     if seed is None:
         seed = 1 if stored is None else stored.seed
-    return Sweep(base, tuple(axes.values()), draws, seed)
+    search = stored.search if stored is not None else None
+    return Sweep(base, tuple(axes.values()), draws, seed, search=search)
 
 
 def _axes(assignments: Sequence[str], base: dict[str, Any]) -> list[Axis]:
@@ -129,7 +194,14 @@ def _plan_answer(sweep: Sweep, expansion: Expansion) -> Answer:
 def _plan_parts(sweep: Sweep, expansion: Expansion) -> Iterator[Part]:
     for axis in sweep.axes:
         yield Note(f"{label(axis.path)} ({axis.path}): {axis_text(axis)}")
-    paths = [axis.path for axis in sweep.axes]
+    if sweep.search is not None:
+        search = sweep.search
+        better = "lower" if search.mode == "min" else "higher"
+        yield Note(
+            f"Goal: {search.metric}, {better} is better. Sampler: {SAMPLERS.get(search.sampler)}. "
+            f"Give up: {PRUNERS.get(search.pruner, '').lower()}. At once: {search.at_once}."
+        )
+    paths = [] if sweep.search is not None else [axis.path for axis in sweep.axes]
     values = ((job.name, dict(job.values)) for job in expansion.jobs)
     # A job has no value of a setting that only others have, such as the momentum of sgd.
     rows = ((n, *(value_text(v[p]) if p in v else "" for p in paths)) for n, v in values)

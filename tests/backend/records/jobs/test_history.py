@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import struct
 import tomllib
+from pathlib import Path
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.records.jobs.history import BLOCK_END, BLOCK_START, Block, encode
+from backend.records.jobs.history import BLOCK_END, BLOCK_START, Block, encode, epoch_values
 
 TEXT = st.text(st.characters(codec="utf-8"))
 FLOATS = st.floats(width=32) | st.integers(-(10**6), 10**6).map(float)
@@ -63,3 +64,29 @@ def test_a_block_has_one_start_mark_and_one_end_mark() -> None:
     assert content.endswith(b"\n" + BLOCK_END)
     assert content.count(BLOCK_START) == 1
     assert content.count(b"\n" + BLOCK_END) == 1
+
+
+def test_the_last_finite_value_of_each_epoch_is_read_and_repeated_steps_count_once(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "history.toml"
+    assert epoch_values(path, "a") == ({}, frozenset(), True)
+    nan, inf = math.nan, math.inf
+    blocks = [
+        block({"a": [1.0, nan], "b": [0.0, 0.0]}, epoch=1, first_step=1),
+        block({"a": [nan, 2.0]}, epoch=2, first_step=3),
+        block({"a": [3.0, inf]}, epoch=3, first_step=5),
+        # A run that resumed makes the steps from 3 on again.
+        block({"a": [nan, 4.0]}, epoch=2, first_step=3, run=2),
+    ]
+    torn = encode(block({"a": [9.0]}, epoch=3, first_step=5, run=2))[:-3]
+    path.write_bytes(b"".join(map(encode, blocks)) + torn)
+    assert epoch_values(path, "a") == ({1: 1.0, 2: 4.0}, frozenset("ab"), True)
+    assert epoch_values(path, "c").values == {}
+
+
+def test_a_script_without_epochs_has_steps(tmp_path: Path) -> None:
+    path = tmp_path / "history.toml"
+    blocks = [block({'m "x"': [0.5]}, epoch=0, first_step=step) for step in (10, 20)]
+    path.write_bytes(b"".join(map(encode, blocks)))
+    assert epoch_values(path, 'm "x"') == ({10: 0.5, 20: 0.5}, frozenset(['m "x"']), False)

@@ -170,6 +170,13 @@ CAUSES = [
         cluster(nodes=with_node(quiet_s={**QUIET, "GPU-1": 299.0})),
         "It continues after 5 minutes without other users.",
     ),
+    (
+        Cause.AT_ONCE,
+        replace(MY_ENTRY, sweep="sweep:a", at_once=1),
+        (),
+        replace(cluster(), running=(RunningJob("other", "other", (), sweep="sweep:a"),)),
+        "1 trial of its search runs; at most 1 may run at once.",
+    ),
 ]
 
 

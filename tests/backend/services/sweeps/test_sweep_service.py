@@ -232,3 +232,105 @@ def test_an_invalid_sweep_is_refused_in_a_sentence(
     assert run_command(paths, *arguments) == 1
     assert message in capsys.readouterr().err
     assert len(services.jobs.queries.list()) == 1
+
+
+@pytest.mark.parametrize(
+    ("axes", "message"),
+    [
+        # The value says which jobs are meant.
+        ((Axis("optimizer.lr", (0.1, -1)),), "optimizer.lr: “-1” must be above 0."),
+        ((Axis("loader", ("tiny", "other")),), "loader: There is no loader “other”"),
+        # An error of another setting than those that differ names the job.
+        (
+            (Axis("strategy.name", ("allreduce", "downpour")),),
+            "This is in the job “tiny strategy=downpour”.",
+        ),
+        (
+            (Axis("strategy.name", ("allreduce", "downpour", "dcasgd")), RATE),
+            "This is in the jobs “",
+        ),
+    ],
+)
+def test_an_error_of_some_jobs_says_of_which(
+    services: Services, axes: tuple[Axis, ...], message: str
+) -> None:
+    expansion = services.sweeps.expand(Sweep(raw_job(1), axes))
+    messages = [error.message for error in expansion.errors]
+    assert any(message in text for text in messages), messages
+
+
+def test_an_error_of_all_jobs_names_none(services: Services) -> None:
+    expansion = services.sweeps.expand(Sweep({**raw_job(1), "epochs": 0}, (RATE,)))
+    (error,) = expansion.errors
+    assert error.message.startswith("epochs: must be between 1 and ")
+    assert "This is in" not in error.message
+
+
+def test_a_sweep_that_fails_half_way_names_the_job(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create, made = services.jobs.create, []
+
+    def fail_at_the_third(raw, progress=None, replay_of=""):
+        if len(made) == 2:
+            raise BackendError("The disk is full.")
+        made.append(raw["name"])
+        return create(raw)
+
+    monkeypatch.setattr(services.jobs, "create", fail_at_the_third)
+    with pytest.raises(IncompleteSweep) as caught:
+        services.sweeps.queue(Sweep(raw_job(1), (BATCH, RATE)))
+    third = services.sweeps.expand(Sweep(raw_job(1), (BATCH, RATE))).jobs[2].name
+    assert caught.value.message.startswith(f"{third}: The disk is full: 2 of 6 jobs were made")
+
+
+def test_a_search_is_planned_queued_with_the_lowest_rank_and_listed(
+    paths: tuple[Path, Path],
+    services: Services,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "tiny.toml"
+    path.write_text(tomli_w.dumps({**raw_job(1), "name": "tiny <script>"}))
+    common = ["--data-root", str(paths[0]), "--catalogue", str(paths[1])]
+
+    def call(*arguments: str) -> tuple[int, str]:
+        code = run([*arguments, *common], lambda *_: 0)
+        output = capsys.readouterr()
+        return code, output.out + output.err
+
+    sweep = [
+        "job",
+        "sweep",
+        str(path),
+        "--set",
+        "lr=1e-4..0.1:log",
+        "--goal",
+        "validation/accuracy",
+    ]
+    code, text = call(*sweep, "--trials", "2", "--dry-run")
+    assert code == 0
+    assert "Goal: validation/accuracy, higher is better. Sampler: TPE. Give up: worse than" in text
+    assert "tiny <script> trial 2" in text
+    assert "2 jobs; nothing was created." in text
+    code, text = call(*sweep, "--trials", "2", "--search", "bo", "--dry-run")
+    assert code != 0
+    assert "sweep.search.sampler: “bo” must be one of tpe, cma-es, random, grid." in text
+
+    services.queue.enqueue(services.jobs.create(raw_job(1, name="of a user")).id, priority=-1)
+    code, text = call(*sweep, "--trials", "2", "--at-once", "2")
+    assert code == 0, text
+    user_job = services.jobs.create(raw_job(1, name="user"))
+    services.queue.enqueue(user_job.id)
+    entries = [job.entry for job in services.queue.read().jobs]
+    assert entries[0].job_id == user_job.id, "real work goes first"
+    trials = [entry for entry in entries if "trial" in entry.name]
+    assert [(e.name, e.at_once, e.priority) for e in trials] == [
+        ("tiny <script> trial 1", 2, -1),
+        ("tiny <script> trial 2", 2, -1),
+    ]
+    tag = trials[0].sweep
+    assert call("job", "trials", tag)[1].startswith("No trial has begun yet.")
+    code, text = call("job", "trials", "other")
+    assert code != 0
+    assert "There is no search “other”." in text

@@ -13,6 +13,7 @@ from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.view import JobCheck
 from backend.records.library.item import Kind
 from backend.records.nodes.reading import NodeState, Presence
+from backend.records.sweeps.search import Search
 from backend.records.sweeps.values import Axis, ValueRange
 from tests.widgets.jobs.form.test_job_form import DIGITS, item, reading
 from tests.windows import (
@@ -433,3 +434,61 @@ def test_the_popover_stays_in_the_window(form, size, path):
     QApplication.processEvents()
     popover = open_editor(form, path)
     assert form.rect().contains(popover.geometry())
+
+
+SEARCH = Search("validation/accuracy", "higher", 40, 3, "cma-es", "hyperband")
+
+
+def card_of(form):
+    return find_only(FormSections, form).sweep
+
+
+def test_a_range_without_a_number_of_values_is_searched(form):
+    popover = open_editor(form, "optimizer.lr")
+    find_button(popover, "From – to").click()
+    for name, text in (("From", "0.0001"), ("To", "0.1"), ("How many values", "")):
+        find_line(popover, name).setText(text)
+    find_button(popover, "Equal factors").click()
+    find_button(popover, "Use").click()
+    draft = form.draft()
+    assert draft.axes == (Axis("optimizer.lr", span=ValueRange(0.0001, 0.1, 0, "log")),)
+    assert draft.search == Search("validation/loss", "lower")
+    assert draft.draws is None
+    assert shows_text(card_of(form), "Trials have priority -1, so other jobs go first.")
+    find_button(card_of(form), "All combinations").click()
+    assert form.draft().search is None, "what the user chooses stays, and the check names the range"
+
+
+def test_a_search_in_a_file_is_the_same_in_the_form(form):
+    form.show_draft(JobDraft(DIGITS, (RATE, BATCH), seed=7, search=SEARCH))
+    draft = form.draft()
+    assert (draft.search, draft.seed, draft.sweep.search) == (SEARCH, 7, SEARCH)
+    form.show_draft(JobDraft(DIGITS, (RATE,)))
+    assert form.draft().search is None
+
+
+@pytest.mark.parametrize(
+    ("goal", "better"),
+    [("validation/accuracy", "higher"), ("perplexity", "lower"), ("<script>score", "higher")],
+)
+def test_the_name_of_the_goal_proposes_which_values_are_better(form, goal, better):
+    form.show_draft(JobDraft(DIGITS, (RATE,), search=SEARCH))
+    line = find_line(card_of(form), "Metric that the search improves")
+    line.selectAll()
+    QTest.keyClicks(line, goal)
+    assert (form.draft().search.metric, form.draft().search.better) == (goal, better)
+    find_button(card_of(form), "Lower").click()
+    assert form.draft().search.better == "lower"
+
+
+def test_errors_of_a_search_are_at_their_fields(form):
+    form.show_draft(JobDraft(DIGITS, (RATE,), search=SEARCH))
+    trials = find_line(card_of(form), "Number of trials")
+    trials.setText("many")
+    assert form.draft().search.trials == 0
+    error = ConfigError("sweep.search.trials", "sweep.search.trials: must be 1 to 500, not 0.")
+    form.show_check(JobCheck(errors=(error,)))
+    (line,) = [item for item in card_of(form).findChildren(ErrorLine) if item.text()]
+    assert line.text() == "Trials must be 1 to 500, not 0."
+    form.show_check(JobCheck())
+    assert line.text() == ""

@@ -1,0 +1,216 @@
+"""The result of a search in the pane of its sweep: best values, plots, and importance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QPointF, QRectF, Qt, Signal, Slot
+from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from backend.records.jobs.metric_names import metric_label
+from backend.records.jobs.settings import label
+from backend.records.sweeps.parallel_coordinates import AxisMark, setting_axis
+from backend.records.sweeps.search import COMPLETE, FAILED, PRUNED, SAMPLERS, Proposal, SearchResult
+from backend.records.sweeps.values import value_text
+from widgets.common import formats, theme
+from widgets.common.buttons import Button
+from widgets.common.cards import Card, VerticalScrollArea
+from widgets.common.fields import ComboBox
+from widgets.common.labels import Label
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.painting import paint_text, round_pen
+from widgets.common.theme import HEADED_CARD, S1, S2, S3, S4
+from widgets.plots import ticks
+
+_HISTORY = "history"
+_AXIS_W, _TICKS_H, _PLOT_H = 56, 22, 200
+_DOT, _LINE_W, _MARGIN = 3.5, 2.0, 0.06
+_ROW_H, _NAME_W, _SHARE_W, _BAR_H = 24, 150, 48, 8
+_WORST_SHARE, _MANY = 0.9, 10
+"""From so many trials on, the values beyond this share are at the edge of a plot: one trial that
+diverged must not flatten the others."""
+
+
+class TrialPlot(QWidget):
+    """The goal of each trial over a position, with the best until then as a line in a history."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._trials: Sequence[Proposal] = ()
+        self._positions: Sequence[float | None] = ()
+        self._marks: Sequence[AxisMark] = ()
+        self._mode, self._is_history = "min", True
+        self.setFixedHeight(_PLOT_H)
+        self.setAccessibleName("Plot of the trials")
+
+    def show_trials(self, result: SearchResult, key: str) -> None:
+        """Show the trials over a setting, or over their numbers with `_HISTORY`."""
+        self._is_history = key == _HISTORY
+        self._trials = [trial for trial in result.trials if trial.value is not None]
+        if self._is_history:
+            last = max(2, *(trial.number for trial in result.trials), 2)
+            self._positions = [(trial.number - 1) / (last - 1) for trial in self._trials]
+            numbers = [number for number, _ in ticks.linear(1, last) if number.is_integer()]
+            self._marks = [AxisMark((n - 1) / (last - 1), formats.tick(n)) for n in numbers]
+        else:
+            texts = [
+                value_text(trial.values[key]) if key in trial.values else None
+                for trial in self._trials
+            ]
+            axis, column = setting_axis(key, texts)
+            self._positions, self._marks = [position for position, _ in column], axis.marks
+        self._mode = result.search.mode
+        self.setAccessibleDescription(f"{len(self._trials)} trials")
+        self.update()
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if not self._trials:
+            text = "The plot begins with the first value of a trial."
+            paint_text(painter, QRectF(self.rect()), text, "small", "text3", center=True)
+            return
+        area = QRectF(_AXIS_W, S3, self.width() - _AXIS_W - S4, self.height() - S3 - _TICKS_H)
+        sign = -1.0 if self._mode == "max" else 1.0
+        ordered = sorted((trial.value or 0.0 for trial in self._trials), key=lambda v: sign * v)
+        is_cut = len(ordered) >= _MANY
+        ends = (
+            ordered[0],
+            ordered[int(_WORST_SHARE * (len(ordered) - 1))] if is_cut else ordered[-1],
+        )
+        low, high = min(ends), max(ends)
+        margin = (high - low or abs(high) or 1.0) * _MARGIN
+        low, high = low - margin, high + margin
+
+        def y(value: float) -> float:
+            share = (min(max(value, low), high) - low) / (high - low)
+            return area.bottom() - area.height() * share
+
+        t = theme.current()
+        for value, text in ticks.linear(low, high, 5):
+            painter.setPen(t.q("grid"))
+            painter.drawLine(QPointF(area.left(), y(value)), QPointF(area.right(), y(value)))
+            box = QRectF(0, y(value) - S2, _AXIS_W - S2, 2 * S2)
+            paint_text(painter, box, text, "tiny", "text3", right=True)
+        for mark in self._marks:
+            x = area.left() + area.width() * mark.position
+            box = QRectF(x - S4 * 2, area.bottom() + S1, S4 * 4, 2 * S2)
+            paint_text(painter, box, mark.text, "tiny", "text3", center=True)
+        best: float | None = None
+        previous_point: QPointF | None = None
+        for trial, position in zip(self._trials, self._positions, strict=True):
+            if position is None or trial.value is None:
+                continue
+            point = QPointF(area.left() + area.width() * position, y(trial.value))
+            is_complete = trial.state == COMPLETE
+            if is_complete and (best is None or sign * trial.value < sign * best):
+                best = trial.value
+            if best is not None and self._is_history:
+                best_point = QPointF(point.x(), y(best))
+                if previous_point is not None:
+                    painter.setPen(round_pen(t.curve(0), _LINE_W))
+                    corner = QPointF(best_point.x(), previous_point.y())
+                    painter.drawPolyline([previous_point, corner, best_point])
+                previous_point = best_point
+            painter.setPen(round_pen(t.curve(0) if is_complete else t.q("text3"), 1.4))
+            painter.setBrush(t.curve(0) if is_complete else Qt.BrushStyle.NoBrush)
+            painter.drawEllipse(point, _DOT, _DOT)
+
+
+class ImportanceBars(QWidget):
+    """The share of each setting in the differences of the goal, largest first."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._shares: list[tuple[str, float]] = []
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setAccessibleName("Importance of the settings")
+
+    def show_result(self, result: SearchResult) -> None:
+        ordered = sorted(result.importance.items(), key=lambda item: -item[1])
+        self._shares = [(label(path), share) for path, share in ordered]
+        self.setFixedHeight(max(1, len(ordered)) * _ROW_H)
+        self.setAccessibleDescription("; ".join(f"{n}: {share:.0%}" for n, share in self._shares))
+        self.update()
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        if not self._shares:
+            text = "It is known after a few finished trials with different values."
+            paint_text(painter, QRectF(self.rect()), text, "small", "text3")
+        for number, (name, share) in enumerate(self._shares):
+            top, t = number * _ROW_H, theme.current()
+            box = QRectF(0, top, _NAME_W, _ROW_H)
+            paint_text(painter, box, name, "small", "text")
+            width = max(0.0, self.width() - _NAME_W - _SHARE_W - S2)
+            bar = QRectF(_NAME_W + S2, top + (_ROW_H - _BAR_H) / 2, width, _BAR_H)
+            painter.fillRect(bar, t.q("grid"))
+            bar.setWidth(width * share)
+            painter.fillRect(bar, t.curve(0))
+            box = QRectF(self.width() - _SHARE_W, top, _SHARE_W, _ROW_H)
+            paint_text(painter, box, f"{share:.0%}", "small", "text2", right=True)
+
+
+class SearchView(QWidget):
+    """A view of the result of a search.
+
+    Signals:
+        use_requested: The id of the job whose values the user wants in the form.
+    """
+
+    use_requested = Signal(str)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._result: SearchResult | None = None
+        self._best = Label("", "strong", wrap=True)
+        self._progress = Label("", "small", "text2", wrap=True)
+        self._use_button = Button("Use these values", icon="copy")
+        self._use_button.set_tip("Begin a new job with the values of the best trial")
+        self._use_button.clicked.connect(self._use)
+        self._axes = ComboBox(name="What the plot shows")
+        self._axes.currentIndexChanged.connect(self._show_plot)
+        self._goal = Label("", "small", "text2", elide="right")
+        self._plot, self._bars = TrialPlot(), ImportanceBars()
+        head = row((col(self._best, self._progress, gap=2), 1), self._use_button, gap=S3, top=True)
+        plot = Card(
+            row((self._goal, 1), self._axes, gap=S3), self._plot, gap=S2, margins=HEADED_CARD
+        )
+        importance = Card(Label("Importance", "strong"), self._bars, gap=S2, margins=HEADED_CARD)
+        inner = QWidget()
+        inner.setLayout(col(head, plot, importance, STRETCH, gap=S3))
+        self.setLayout(col((VerticalScrollArea(inner), 1)))
+
+    def show_result(self, result: SearchResult) -> None:
+        self._result = result
+        search, best = result.search, result.best
+        metric = metric_label(search.metric)
+        self._best.setText("No trial has finished yet.")
+        if best is not None and best.value is not None:
+            number = f"Trial {best.number}: {metric} {formats.metric(best.value)}"
+            self._best.setText(f"{number}, with {best.message}")
+        self._use_button.setEnabled(best is not None)
+        counts = [
+            f"{sum(trial.state == state for trial in result.trials)} {text}"
+            for state, text in ((COMPLETE, "finished"), (PRUNED, "given up"), (FAILED, "failed"))
+        ]
+        text = f"{SAMPLERS.get(search.sampler, '')}, {search.trials} trials: {', '.join(counts)}."
+        self._progress.setText(f"{text} {result.error}".strip())
+        better = "lower" if search.mode == "min" else "higher"
+        self._goal.setText(f"{metric}, {better} is better; rings were given up")
+        options = [(_HISTORY, "By trial"), *((a.path, f"By {label(a.path)}") for a in result.axes)]
+        self._axes.set_options(options, self._axes.key() or _HISTORY)
+        self._bars.show_result(result)
+        self._show_plot()
+
+    @Slot()
+    def _show_plot(self) -> None:
+        if self._result is not None:
+            self._plot.show_trials(self._result, self._axes.key() or _HISTORY)
+
+    @Slot()
+    def _use(self) -> None:
+        best = self._result.best if self._result is not None else None
+        if best is not None:
+            self.use_requested.emit(best.job)
