@@ -78,7 +78,7 @@ class SessionService:
             "entry": "session.py",
             "python": REQUIREMENTS,
             "arguments": list(arguments),
-            # With them it may give way; it has no checkpoint, so that each run begins anew.
+            # With them it may give way; it has no checkpoint, so that each run begins again.
             "resume_arguments": list(arguments),
             "processes_per": "node",
             "placement": [{"node": node, **self._devices(node, gpus)}],
