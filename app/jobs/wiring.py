@@ -25,6 +25,7 @@ from app.jobs.log_controller import LogController
 from app.jobs.onboarding import Onboarding
 from app.jobs.queue_controller import QueueController
 from app.jobs.report_controller import ReportController
+from app.jobs.session_controller import SessionController
 from app.jobs.status_poller import StatusPoller
 from app.jobs.study_controller import StudyController
 from app.jobs.trash_controller import TrashController
@@ -98,6 +99,8 @@ def wire(
     LogController(services.logs, runner, page.detail.log, parent)
     InspectionController(services.inspection, runner, actions, window)
     EventsController(services.event_viewers, services.inspection, runner, actions, window)
+    sessions = SessionController(services.sessions, runner, actions, jobs.drafts, window)
+    pages.nodes.node_actions.add_handler(node_actions.SESSION, sessions.prepare)
     studies = StudyController(services, runner, page, window)
     queue = QueueController(services.queue, runner, poller, page, parent)
     onboarding = Onboarding(

@@ -195,6 +195,7 @@ def main() -> int:
     parser.add_argument("--hours", type=float, default=8.0, help="time limit")
     parser.add_argument("--idle-min", type=float, default=30.0, help="end after minutes unused")
     parser.add_argument("--folder", default="", help="folder to begin in; default: the home")
+    parser.add_argument("--again", action="store_true", help="changes nothing: a later run")
     options = parser.parse_args()
     work = Path(options.folder).expanduser() if options.folder else Path.home()
     if not work.is_dir():

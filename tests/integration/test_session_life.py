@@ -6,6 +6,7 @@ import json
 import re
 import stat
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
@@ -25,6 +27,7 @@ from tests.fakes.command_line import run_command
 from tests.installers.small_project import put_wheel
 from tests.waiting import LIMIT_S
 
+SOURCE = Path(__file__).parents[2] / "resources/session/session.py"
 JUPYTER = """
 import http.server, json, os, sys
 options = dict(word.partition("=")[::2] for word in sys.argv[1:])
@@ -134,6 +137,19 @@ def test_a_stop_ends_it_in_order(
     assert [*(home / ".ringmaster/sessions").iterdir()] == []
     with pytest.raises(BackendError, match=r"does not run: Stopped"):
         services.sessions.open(session.id)
+
+
+def test_a_paused_session_can_run_again(services: Services, small_jupyter: None) -> None:
+    raw = {**services.sessions.job_file(THIS_COMPUTER), "gives_way": True}
+    raw["placement"] = [{"node": THIS_COMPUTER, "gpus": ["GPU-a"]}]
+    config = parse_job(raw).config
+    assert config is not None
+    options = (*config.arguments, *config.resume_arguments)
+    completed = subprocess.run(
+        [sys.executable, SOURCE, *options, "--folder", "/nowhere"], capture_output=True, text=True
+    )
+    # The arguments are valid, and the folder is checked after them.
+    assert completed.stdout.startswith("The folder /nowhere does not exist")
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from backend.cli.parameters import JobId
 from backend.cli.printing import OK, Answer, Table, local_time_text
 from backend.cli.runs import state_answer
 from backend.cli.session import Session, has_display
+from backend.node.system.wording import node_label
 from backend.records.base.program_name import COMMAND
-from backend.records.queue.entry import node_label
 from backend.services.context.container import Services
 
 _POLL_S = 5.0

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
+from backend.node.system.wording import node_label
 from backend.records.base.layout import NodeHome
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.script import REQUIREMENTS, SESSION
 from backend.records.library.item import Kind
-from backend.records.queue.entry import node_label
 
 if TYPE_CHECKING:
     from backend.records.jobs.view import JobView
@@ -78,8 +78,8 @@ class SessionService:
             "entry": "session.py",
             "python": REQUIREMENTS,
             "arguments": list(arguments),
-            # With them it may give way; it has no checkpoint, so that each run begins again.
-            "resume_arguments": list(arguments),
+            # With one it may give way.
+            "resume_arguments": ["--again"],
             "processes_per": "node",
             "placement": [{"node": node, **self._devices(node, gpus)}],
         }

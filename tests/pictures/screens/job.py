@@ -10,7 +10,9 @@ from PySide6.QtWidgets import QMenu
 from backend.records.jobs.audit_entry import AuditEntry
 from backend.records.jobs.config import StrategyConfig
 from backend.records.jobs.history import RunStart
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.placement import Placement
+from backend.records.jobs.script import SESSION
 from backend.records.jobs.slow_cause import Cause, SlowCause, StepTimes
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import DIVERGED, LOSS_NOT_A_NUMBER, NOT_A_NUMBER, Alarm, RankError
@@ -44,6 +46,36 @@ def job_slow_rank(stage: Stage) -> None:
     page.detail.show_view(lab.LIVE)
     scroll = page.detail.curves.ranks
     scroll.parentWidget().parentWidget().parentWidget().ensureWidgetVisible(scroll)
+
+
+@screen("job-session", THREE)
+def job_session(stage: Stage) -> None:
+    """JupyterLab on two GPUs; the browser is one click away."""
+    config = parse_job(
+        {
+            "name": "session on gpu06",
+            "script": f"{SESSION}@1",
+            "entry": "session.py",
+            "processes_per": "node",
+            "placement": [lab.TWO_NODES.placement[0].to_dict()],
+        }
+    ).config
+    assert config is not None
+    view = replace_fields(
+        lab.LIVE,
+        name=config.name,
+        config=config,
+        best_metric=None,
+        epoch=0,
+        total_steps=0,
+        step=0,
+        metrics={},
+        eta_s=None,
+        rank_step_ms=(),
+        slow_ranks=(),
+    )
+    page = open_job(stage, view, _with_view(view))
+    page.detail.show_view(view)
 
 
 @screen("job-why-slow", THREE)

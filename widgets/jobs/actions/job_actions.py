@@ -184,6 +184,13 @@ TENSORBOARD_WEIGHTS = JobAction(
     is_enabled=lambda subject: bool(subject.has_checkpoints),
 )
 OPEN_FOLDER = JobAction("folder", "Open folder")
+OPEN_SESSION = JobAction(
+    "session",
+    "Open session",
+    "browser",
+    tip="Show its JupyterLab in the browser",
+    is_offered=lambda subject: subject.job.is_session and subject.job.state.is_live,
+)
 COPY_ID = JobAction("copy_id", "Copy id")
 COPY_FOLDER = JobAction("copy_folder", "Copy the folder's path")
 
@@ -193,6 +200,7 @@ TRASH = JobAction(
 
 QUEUE_ACTIONS = (QUEUE, MOVE_TO_TOP, PRIORITY, LEAVE_QUEUE)
 JOB_ACTIONS = (
+    OPEN_SESSION,
     CLONE,
     COMPARE,
     EXPORT,

@@ -110,6 +110,8 @@ def stop_cost_message(
         return "Finishing this step and saving a checkpoint…"
     if view.state.is_live:
         stop_sentence = "Stopping is safe: a checkpoint is saved first."
+        if view.is_session:
+            return "Stopping ends its kernels: saved files stay, variables do not."
         if view.config.script:
             stop_sentence = (
                 "" if newest_sentence else "There is no checkpoint yet: stopping loses all work."

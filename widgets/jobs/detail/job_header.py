@@ -48,7 +48,7 @@ class JobHeader(QWidget):
         self._actions = actions
         self._view: JobView | None = None
         self._subject: JobSubject | None = None
-        self._main_action, self._queue_action = job_actions.START, job_actions.QUEUE
+        self._main_action, self._second_action = job_actions.START, job_actions.QUEUE
         self._back_button = IconButton("arrow-left", "All jobs")
         self._back_button.clicked.connect(lambda: actions.ask(job_actions.BACK))
         self._back_button.hide()
@@ -63,11 +63,11 @@ class JobHeader(QWidget):
         self._figures = KeyValueRow(gap=24)
         self.main_button = Button("Start", icon="play")
         self.main_button.clicked.connect(lambda: self._ask(self._main_action))
-        self._queue_button = Button("Queue")
-        self._queue_button.clicked.connect(lambda: self._ask(self._queue_action))
+        self._second_button = Button("Queue")
+        self._second_button.clicked.connect(lambda: self._ask(self._second_action))
         self.menu_button = MoreButton(self._fill_menu)
         text_column = col(
-            row((self._name, 1), self._queue_button, self.main_button, self.menu_button, gap=S2),
+            row((self._name, 1), self._second_button, self.main_button, self.menu_button, gap=S2),
             row((self._badge, 1), self.runs_button, gap=S2),
             S1,
             self._figures,
@@ -94,10 +94,15 @@ class JobHeader(QWidget):
                 )
             )
         self.main_button.set_kind("primary" if self._main_action.is_primary else "plain")
-        self._queue_action = job_actions.LEAVE_QUEUE if view.state.is_queued else job_actions.QUEUE
-        self._queue_action.show_on(self._queue_button, subject)
-        self._queue_button.setVisible(view.state.is_queued or view.state is JobState.CREATED)
-        self._queue_button.setEnabled(not subject.busy_label)
+        self._second_action = job_actions.LEAVE_QUEUE if view.state.is_queued else job_actions.QUEUE
+        is_session_open = job_actions.OPEN_SESSION.is_offered(subject)
+        if is_session_open:
+            self._second_action = job_actions.OPEN_SESSION
+        self._second_action.show_on(self._second_button, subject)
+        self._second_button.setVisible(
+            is_session_open or view.state.is_queued or view.state is JobState.CREATED
+        )
+        self._second_button.setEnabled(not subject.busy_label)
 
     def set_narrow(self, is_narrow: bool) -> None:
         """Show a back button in a narrow window, which shows either the list or the job."""

@@ -26,6 +26,7 @@ class NodeActionState:
     condition: Condition = Condition.WELL
     is_added: bool = False
     is_checking: bool = False
+    has_slurm: bool = False
 
     @property
     def is_new(self) -> bool:
@@ -38,6 +39,14 @@ class NodeActionState:
 
 NodeAction: TypeAlias = Action[[str], NodeActionState]
 
+SESSION = NodeAction(
+    "session",
+    "Session…",
+    "browser",
+    tip="Work on this node in JupyterLab, on GPUs that you choose",
+    is_offered=lambda state: not state.is_new and not state.has_slurm,
+    is_enabled=lambda state: not state.is_out_of_service,
+)
 CHECK = NodeAction(
     "check",
     "Check",
@@ -73,7 +82,7 @@ SET_UP_AGAIN = NodeAction(
 FORGET = NodeAction("forget", "Forget passphrase")
 REMOVE = NodeAction("remove", "Remove…")
 USAGE = NodeAction("usage", "Who used what…", "chart-bar")
-HEADER_ACTIONS = ((CHECK,), (SET_UP,), (TAKE_OUT, PUT_BACK))
+HEADER_ACTIONS = ((SESSION,), (CHECK,), (SET_UP,), (TAKE_OUT, PUT_BACK))
 """A button for each group, which shows the offered action."""
 MENU_ACTIONS = (USAGE, GIVE_WAY, SET_UP_AGAIN, FORGET, REMOVE)
 

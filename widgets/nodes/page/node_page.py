@@ -308,8 +308,12 @@ class NodePage(QWidget):
         self._header.subtitle.set_color_role(color_role)
         self._condition_icon.setVisible(condition is not Condition.WELL)
         self._condition_icon.set_icon(condition.icon, condition.color_role)
-        is_added = state.entry is not None
-        self._show_actions(NodeActionState(condition, is_added, self._action_state.is_checking))
+        entry = state.entry
+        has_slurm = entry is not None and entry.has_slurm
+        is_checking = self._action_state.is_checking
+        self._show_actions(
+            NodeActionState(condition, entry is not None, is_checking, has_slurm=has_slurm)
+        )
 
     def _reset(self, state: NodeState) -> None:
         """Reset for another node."""
