@@ -62,10 +62,11 @@ class Played:
         curve: Callable[[dict[str, Any]], Sequence[float]],
         *axes: Axis,
         seed: int = 1,
+        epochs: int = 6,
         **search: Any,
     ) -> None:
         self.curve, self.services = curve, services
-        sweep = Sweep(raw_job(1, epochs=6), axes, seed=seed, search=Search(GOAL, **search))
+        sweep = Sweep(raw_job(1, epochs=epochs), axes, seed=seed, search=Search(GOAL, **search))
         queued_sweep = services.sweeps.queue(sweep)
         root = services.data_root
         self.folders = [root.job(view.id) for view in queued_sweep.jobs]
