@@ -15,6 +15,7 @@ from PySide6.QtCore import Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app.jobs.job_controller import JobController
+from app.jobs.owner_question import OwnerQuestion
 from app.runtime.background import Runner
 from app.runtime.controller import DialogController
 from backend.base import log
@@ -98,6 +99,7 @@ class BulkController(DialogController[Question]):
         self._queue = services.queue
         self._page = page
         self._controller = jobs
+        self._owner_question = OwnerQuestion(runner, window)
         for model in (page.table.model, page.sweep.model):
             model.edited.connect(self._edit)
         page.job_actions.add_handler(job_actions.TAG_ALL, self._ask_tags)
@@ -145,12 +147,16 @@ class BulkController(DialogController[Question]):
         Otherwise the end of one would let the next one start.
         """
         summaries = self._summaries(ids)
+        stop = partial(self._stop_for, summaries)
+        self._owner_question.ask(summaries, "Stop", stop)
+
+    def _stop_for(self, summaries: Sequence[JobSummary], reason: str) -> None:
         queued_jobs = [summary for summary in summaries if summary.state.is_queued]
 
         def stop_live(result: BulkResult[JobView]) -> None:
             live_jobs = [summary for summary in summaries if summary.state.is_live]
             for summary in live_jobs:
-                self._controller.stop(summary.id)
+                self._controller.stop_for(summary.id, reason)
             messages = [result.message("Removed {jobs} from the queue.")] if queued_jobs else []
             if live_jobs:
                 jobs = formats.plural(len(live_jobs), "job")
@@ -158,7 +164,7 @@ class BulkController(DialogController[Question]):
             self._runner.notify(" ".join(messages))
 
         if queued_jobs:
-            dequeue, show = self._queue.dequeue, self._page.show_view
+            dequeue, show = partial(self._queue.dequeue, reason=reason), self._page.show_view
             run_each(self._runner, _QUEUE, _job_names(queued_jobs), dequeue, show, stop_live)
         else:
             stop_live(BulkResult(0))

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.jobs.file_export import show_in_folder
 from app.jobs.form_controller import FormController
+from app.jobs.owner_question import OwnerQuestion
 from app.jobs.start_controller import NO_PLACEMENT, StartController, StartRequest
 from app.jobs.status_poller import StatusPoller
 from app.runtime.background import Runner
@@ -67,6 +68,7 @@ class JobController(Controller):
         self._poller = poller
         self._page = page
         self._form = form
+        self._owner_question = OwnerQuestion(runner, window)
         self._start_controller = StartController(services, runner, window, self)
         self.drafts = FormController(
             services, runner, self._start_controller, page, form, window, self
@@ -132,17 +134,31 @@ class JobController(Controller):
 
     def stop(self, job_id: str, left_node: str = "") -> None:
         """Stop a job; with ``left_node``, ask later where to resume it without this node."""
-        # Another request for the job replaces the pending move.
-        self._left_nodes.pop(job_id, None)
-        if left_node:
-            self._left_nodes[job_id] = left_node
+
+        def stop(reason: str) -> None:
+            # Another request for the job replaces the pending move.
+            self._left_nodes.pop(job_id, None)
+            if left_node:
+                self._left_nodes[job_id] = left_node
+            self.stop_for(job_id, reason)
+
+        self._owner_question.ask((self._page.model.summary(job_id),), "Stop", stop)
+
+    def stop_for(self, job_id: str, reason: str) -> None:
+        """Stop a job; the reason is for its owner."""
         self._page.detail.show_busy(job_id, "Stopping…")
-        self._run("job", job_id, partial(self._jobs.lifecycle.stop, job_id), self._show_outcome)
+        stop = partial(self._jobs.lifecycle.stop, job_id, reason)
+        self._run("job", job_id, stop, self._show_outcome)
 
     def kill(self, job_id: str) -> None:
         """Kill a job that was asked to stop and does not."""
-        self._page.detail.show_busy(job_id, "Killing…")
-        self._run("job", job_id, partial(self._jobs.lifecycle.kill, job_id), self._show_outcome)
+
+        def kill(reason: str) -> None:
+            self._page.detail.show_busy(job_id, "Killing…")
+            kill_job = partial(self._jobs.lifecycle.kill, job_id, reason)
+            self._run("job", job_id, kill_job, self._show_outcome)
+
+        self._owner_question.ask((self._page.model.summary(job_id),), "Kill", kill)
 
     def resume(self, job_id: str, checkpoint: str = "") -> None:
         resume = partial(self._jobs.lifecycle.resume, checkpoint=checkpoint)

@@ -9,6 +9,7 @@ from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from app.jobs.bulk_controller import BulkResult, JobName, run_each
+from app.jobs.owner_question import OwnerQuestion
 from app.runtime.background import Runner
 from app.runtime.controller import DialogController
 from backend.records.jobs.view import JobView
@@ -37,6 +38,7 @@ class TrashController(DialogController[TrashQuestion]):
         self._removed_views: dict[str, tuple[JobView, ...]] = {}
         """Views by tag; only of the last move, because a toast undoes only recent actions."""
         self._undo_number = 0
+        self._owner_question = OwnerQuestion(runner, window)
         page.job_actions.add_handler(TRASH_ALL, self._ask_bulk)
         page.job_actions.add_handler(TRASH, self._move_job)
 
@@ -57,9 +59,13 @@ class TrashController(DialogController[TrashQuestion]):
         self._move_jobs([(job_id, summary.name if summary is not None else job_id)])
 
     def _move_jobs(self, jobs: Sequence[JobName]) -> None:
+        summaries = [self._page.model.summary(job_id) for job_id, _ in jobs]
+        self._owner_question.ask(summaries, "Remove", partial(self._move_for, jobs))
+
+    def _move_for(self, jobs: Sequence[JobName], reason: str) -> None:
         def move(job_id: str) -> tuple[JobView, int]:
             size_bytes = self._jobs.size_bytes(job_id)
-            return self._jobs.remove(job_id), size_bytes
+            return self._jobs.remove(job_id, reason), size_bytes
 
         def remove_from_page(outcome: tuple[JobView, int]) -> None:
             self._page.remove_job(outcome[0].id)

@@ -16,6 +16,7 @@ from app.runtime.background import Runner
 from app.runtime.settings import notices_file
 from backend.base.errors import BackendError
 from backend.base.log import swallowed
+from backend.records.jobs.audit_entry import OwnerNotice
 from backend.records.jobs.summary import JobListing
 from backend.records.jobs.view import JobView
 from widgets.common import formats
@@ -89,6 +90,13 @@ class NotificationCenter(QObject):
             if view.state.is_over:
                 self._store.add_end(self._root, Run.from_view(view))
             self.rules.see_view(view)
+
+    def show_owner_notices(self, notices: Iterable[OwnerNotice]) -> None:
+        """Notify the user of what others did with the user's jobs."""
+        for notice in notices:
+            now = datetime.now().astimezone()
+            title = f"Your job {notice.name}"
+            self._notify(Notice(title, notice.message, now, notice.job_id, family="warn"))
 
     def _report_missed(self, result: tuple[JobEnds, tuple[Run, ...]]) -> None:
         job_ends, runs = result

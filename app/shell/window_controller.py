@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, QProcess, Qt, QUrl, Signal, Slot
+from PySide6.QtCore import QObject, QProcess, Qt, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import QAction, QDesktopServices, QGuiApplication, QIcon, QKeySequence, QShortcut
 from PySide6.QtWidgets import QFileDialog
 
@@ -25,6 +25,7 @@ from app.shell.help import DOCS, TOPICS, read_topics
 from app.shell.page_commands import PRESS, PageCommands
 from app.shell.verify_controller import VerifyController
 from backend.base.errors import BackendError
+from backend.base.log import swallowed
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import Finding
 from widgets.common.formats import Units
@@ -38,6 +39,8 @@ from widgets.shell.shortcuts import SHORTCUTS, ShortcutsDialog
 
 if TYPE_CHECKING:
     from backend.services.context.container import Services
+
+_OWNER_NOTICES_MS = 20_000
 
 
 class FrameController(QObject):
@@ -84,6 +87,8 @@ class FrameController(QObject):
         self.bell.notice_opened.connect(self._open_notice)
         self.bell.settings_requested.connect(self.open_settings)
         self.notice_rules = self.bell.rules
+        self._owner_timer = QTimer(self, interval=_OWNER_NOTICES_MS)
+        self._owner_timer.timeout.connect(self._read_owner_notices)
         self._channels_controller: ChannelsController | None = None
         self.command_search = CommandSearch()
         self.page_commands = PageCommands()
@@ -222,6 +227,8 @@ class FrameController(QObject):
         """Take the services once they exist."""
         self._services = services
         self.bell.take_data_root(services.data_root.name)
+        self._read_owner_notices()
+        self._owner_timer.start()
         if self._page is not None:
             self._channels_controller = ChannelsController(
                 services.notifications, self._background, self._page.notices, self
@@ -237,6 +244,12 @@ class FrameController(QObject):
                     log=str(log_file()),
                 )
             )
+
+    @Slot()
+    def _read_owner_notices(self) -> None:
+        if self._services is not None:
+            take = self._services.notifications.take_notices
+            self._background.run("owner notices", take, self.bell.show_owner_notices, swallowed)
 
     def show_checks(self, findings: tuple[Finding, ...]) -> None:
         if self._page is not None:

@@ -54,6 +54,7 @@ JobId = Annotated[str, ArgSpec("ID", _ID_HELP, resolve=_find_job, is_job=True)]
 JobIds = Annotated[tuple[str, ...], ArgSpec("ID", _ID_HELP, resolve=_find_jobs, is_job=True)]
 Checkpoint = Annotated[str, ArgSpec("C", "a name, latest or best")]
 RunNumber = Annotated[int, ArgSpec("N", "a run that start put away in runs/", parse=parse_count)]
+Reason = Annotated[str, ArgSpec("TEXT", "for the owner of the job, if that is another user")]
 Wait = Annotated[bool, "return when the run has ended"]
 NodePlacements = Annotated[
     tuple[Placement, ...],

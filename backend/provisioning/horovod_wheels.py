@@ -17,6 +17,7 @@ from pathlib import Path
 
 from backend.base.errors import BackendError
 from backend.base.log import swallowed
+from backend.records.base.program_name import COMMAND
 from backend.records.nodes.entry import OLDEST_PYTHON, NodeInfo, NodePython
 
 NEWEST_PYTHON = (3, 14)
@@ -146,7 +147,7 @@ def choose(
         raise BackendError(
             f"{name} has glibc {node_facts.glibc}, and the wheels built on this computer need "
             f"{matches[0][1].glibc} or newer.",
-            "Run ./installers/run doctor on a computer whose system is as old as the node's; it "
+            f"Run {COMMAND} doctor on a computer whose system is as old as the node's; it "
             "builds Horovod.",
         )
     raise _no_wheel(name, tuple(targets.values()), wheels)
@@ -164,7 +165,7 @@ def _no_wheel(
     machines = {wheel.target.machine for wheel in wheels}
     if machines and first_target.machine not in machines:
         remedy = (
-            f"Build it with ./installers/run doctor on a computer whose processor is "
+            f"Build it with {COMMAND} doctor on a computer whose processor is "
             f"{first_target.machine}, and set the node up from that computer."
         )
     elif first_target.cuda and any(
@@ -175,7 +176,7 @@ def _no_wheel(
         )
     else:
         remedy = (
-            f"Run RINGMASTER_PYTHON=python{first_target.python} ./installers/run doctor to build "
+            f"Run RINGMASTER_PYTHON=python{first_target.python} {COMMAND} doctor to build "
             "it here, or install a Python of that list on the node."
         )
     return BackendError(message, f"{remedy} Or set the node up without Horovod.")

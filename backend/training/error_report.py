@@ -19,6 +19,9 @@ from backend.training.user_code.errors import FORWARD, LOSS
 if TYPE_CHECKING:
     from backend.training.train_state import Batch
 
+VALIDATION_STAGE = "validation"
+"""The `Batch.stage` while a rank validates."""
+
 
 def is_echo(error: BaseException) -> bool:
     """Return whether the failure, of `root_error`, only reports that another rank has ended."""
@@ -72,8 +75,11 @@ def describe_error(error: BaseException, batch: Batch | None, batch_size: int) -
             return text
         if batch is not None and _is_batch_error(error):
             text += f" The batch was {user_code.shape_of((batch.data, batch.target))}."
+        if isinstance(error, user_code.UserCodeError) and _validates(batch):
+            # The same model is used in training: its message does not name the validation.
+            text = f"In the validation: {text}"
         return f"{text} {error.remedy}".strip()
-    memory = _memory_message(error, batch_size)
+    memory = _memory_message(error, batch_size, " in the validation" if _validates(batch) else "")
     if memory:
         return memory
     if isinstance(error, SystemExit):
@@ -95,7 +101,7 @@ _STAGE_LABELS = {
     "loader": ", while the loader made a batch",
     "forward": ", in the model's step",
     "backward": ", in the backward pass",
-    "validation": ", in the validation",
+    VALIDATION_STAGE: ", in the validation",
     "setup": ", while the job was set up",
 }
 
@@ -111,7 +117,11 @@ def _is_batch_error(error: BackendError) -> bool:
     )
 
 
-def _memory_message(error: BaseException, batch_size: int) -> str:
+def _validates(batch: Batch | None) -> bool:
+    return batch is not None and batch.stage == VALIDATION_STAGE
+
+
+def _memory_message(error: BaseException, batch_size: int, stage_label: str) -> str:
     """Return a message on the kind of full memory, with a smaller batch size; "" otherwise."""
     on_gpu = any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__)
     if _is_collective_error(error):
@@ -119,6 +129,7 @@ def _memory_message(error: BaseException, batch_size: int) -> str:
     elif not user_code.is_out_of_memory(error):
         return ""
     memory_label = "Out of GPU memory" if on_gpu else "The node is out of memory"
+    memory_label += stage_label
     if batch_size <= 1:
         return (
             f"{memory_label} with a batch of one sample: the model needs more than this device has."

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -20,6 +20,7 @@ from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.metric_names import VALIDATION, name_of_user_metric
 from backend.training import average_precision, user_code
 from backend.training.data import ValidationOrder
+from backend.training.error_report import VALIDATION_STAGE
 from backend.training.strategies.base import Strategy
 
 if TYPE_CHECKING:
@@ -75,6 +76,13 @@ class Evaluation:
         self._batch = batch
         self._precision_name = precision_name
 
+    @contextmanager
+    def _as_validation(self) -> Iterator[None]:
+        """Let an error of the batch be one of the validation."""
+        self._batch.stage = VALIDATION_STAGE
+        yield
+        self._batch.stage = ""
+
     def rehearse(self, model: torch.nn.Module) -> float:
         """Compute the first batch and the last, smallest batch, so that errors show at once.
 
@@ -83,7 +91,7 @@ class Evaluation:
         """
         model.eval()
         batches, load_s = [], []
-        with torch.no_grad():
+        with self._as_validation(), torch.no_grad():
             for number in dict.fromkeys((0, self._order.batch_count - 1)):
                 start_s = time.perf_counter()
                 batches.append(self._read_batch(number))
@@ -117,7 +125,7 @@ class Evaluation:
         numbers = self._order.batch_numbers()
         batches_to_check = 1
         checked_s = time.perf_counter()
-        with torch.no_grad():
+        with self._as_validation(), torch.no_grad():
             for index in range(self._order.max_batch_count):
                 self._beat.beat(Phase.EVALUATING)
                 if index < len(numbers):
@@ -159,7 +167,6 @@ class Evaluation:
 
     def compute_values(self, model: torch.nn.Module, batch: Any) -> BatchValues | None:
         """Return loss and metrics of one batch; None if another rank has its output."""
-        self._batch.stage = "validation"
         data, target = user_code.split_batch(batch)
         on_gpu = self._device.type == "cuda"
         if on_gpu:

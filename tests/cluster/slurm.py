@@ -59,7 +59,7 @@ PreemptMode=REQUEUE
 JobRequeue=1
 KillWait=30
 OverTimeLimit=0
-SlurmdTimeout=20
+SlurmdTimeout=300
 SchedulerParameters=sched_interval=2,batch_sched_delay=1
 NodeName={nodes} NodeAddr={addresses} CPUs=2 Gres=gpu:{gpus} State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE PriorityTier=10 PreemptMode=OFF
@@ -157,7 +157,10 @@ class SlurmCluster:
         self._cables[node].cut()
 
     def repair(self, node: str) -> None:
+        """Plug the cable in again, and let Slurm use a node that it has given up."""
         self._cables[node].repair()
+        if self.states()[node].startswith("down"):
+            self.call("scontrol", "update", f"NodeName={node}", "State=RESUME")
 
     def cancel_all(self) -> None:
         """End all jobs; every node is idle when this returns."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +50,8 @@ class Jobs:
         self._services = services
         self._cluster = cluster
 
-    def start(self, **slurm: Any) -> str:
-        raw = raw_job(strategy={"name": "ddp"}, **ENDLESS)
+    def start(self, checkpoint: Mapping[str, Any] = {}, **slurm: Any) -> str:
+        raw = raw_job(strategy={"name": "ddp"}, **{**ENDLESS, "checkpoint": checkpoint})
         del raw["placement"]
         raw["slurm"] = {"cluster": THIS_COMPUTER, "time_limit_min": 60, **slurm}
         return self._services.jobs.create_and_start(raw).id
@@ -69,17 +69,17 @@ class Jobs:
             return is_reached(view)
 
         view = self._services.queries.show(job_id)
-        wait_for(poll, fact, limit_s, hint=lambda: self._describe(view))
+        wait_for(poll, fact, limit_s, hint=lambda: self.describe(view))
         return view
 
     def wait_for_step(self, job_id: str, run: int, step: int = 1) -> JobView:
         def has_stepped(view: JobView) -> bool:
-            assert not view.state.is_over, self._describe(view)
+            assert not view.state.is_over, self.describe(view)
             return view.run == run and view.state.is_live and view.step > step
 
         return self.wait_until(job_id, has_stepped, f"step {step} of run {run}", 2 * LIMIT_S)
 
-    def _describe(self, view: JobView) -> str:
+    def describe(self, view: JobView) -> str:
         folder = self._services.data_root.job(view.id)
         paths: list[Path] = [folder.status, folder.mpirun_log]
         paths += [path for run in folder.attempts.iterdir() for path in run.iterdir()]
@@ -165,3 +165,48 @@ def test_a_job_continues_by_itself_after_its_time_limit(
     # Slurm itself waits two minutes before it starts a job again.
     wait_for(lambda: services.queries.show(job_id).run == 2, "the second run", 600)
     jobs.wait_for_step(job_id, 2, newest_checkpoint.step)
+
+
+@pytest.mark.slow
+def test_a_preempted_job_continues_when_the_nodes_are_free_again(
+    slurm: SlurmCluster, services: Services, jobs: Jobs
+) -> None:
+    job_id = jobs.start(
+        nodes=2, partition="spare", time_limit_min=30, checkpoint={"every_steps": 1}
+    )
+    jobs.wait_for_step(job_id, run=1, step=3)
+    foreign_id = slurm.call(
+        *("sbatch", "--parsable", "--nodes=3", "--exclusive", "--output=/dev/null"),
+        "--wrap=sleep 600",
+    ).strip()
+    view = jobs.wait_until(job_id, lambda view: not view.state.is_live, "the preemption", 600)
+    assert view.state is JobState.PAUSED, jobs.describe(view)
+    assert "another job needed its nodes" in view.status.message
+    newest_checkpoint = services.queries.checkpoints(job_id)[-1]
+    slurm.call("scancel", foreign_id)
+    wait_for(lambda: services.queries.show(job_id).run == 2, "the second run", 600)
+    jobs.wait_for_step(job_id, 2, newest_checkpoint.step)
+
+
+@pytest.mark.slow
+def test_a_job_continues_on_other_nodes_after_one_was_lost(
+    slurm: SlurmCluster, services: Services, jobs: Jobs
+) -> None:
+    job_id = jobs.start(nodes=2, checkpoint={"every_steps": 1})
+    jobs.wait_for_step(job_id, run=1, step=3)
+    launch = launch_of(services.data_root.job(job_id).launch, 1)
+    assert launch is not None
+    lost_node = launch.ranks[-1].node
+    slurm.cut(lost_node)
+    try:
+        view = jobs.wait_until(job_id, lambda view: not view.state.is_live, "the loss", 600)
+        assert view.state is JobState.PAUSED, jobs.describe(view)
+        newest_checkpoint = services.queries.checkpoints(job_id)[-1]
+        wait_for(lambda: services.queries.show(job_id).run == 2, "the second run", 600)
+        view = jobs.wait_for_step(job_id, 2, newest_checkpoint.step)
+        launch = launch_of(services.data_root.job(job_id).launch, 2)
+        assert launch is not None
+        assert lost_node not in [plan.node for plan in launch.ranks]
+        assert view.status.world_size == 2
+    finally:
+        slurm.repair(lost_node)

@@ -293,6 +293,11 @@ COLUMNS: dict[str, tuple[list[str], list[float], str]] = {
     "apostrophes": (["1'234", "12’345", "5", "7"], [1234, 12345, 5, 7], ""),
     "accounts": (["(1,768)", "995", "(5)", "12,000"], [-1768, 995, -5, 12000], "between thousands"),
     "a minus": (["−5", "7", "−1.5", "0.25"], [-5, 7, -1.5, 0.25], ""),
+    "a minus behind": (["5-", "7", "1.5-", "0.25"], [-5, 7, -1.5, 0.25], "minus behind the digits"),
+    "a minus behind, with a decimal comma": (
+        ["1.768,5-", "0,5", "3-", "7"], [-1768.5, 0.5, -3, 7], "the minus behind the digits"),
+    "a dash as a minus": (["–5", "7", "– 1.5", "‐0.25"], [-5, 7, -1.5, -0.25], ""),
+    "money with a dash": (["–€5", "€7"], [-5, 7], "in €"),
     "debts": (["-$5", "($7.50)", "$1,200.00", "$3"], [-5, -7.5, 1200, 3], "in $"),
     "percent": (["5 %", "7%", "12.5%", "0"], [], "Read as texts, because units differ"),
     "a unit": (["5 kg", "7.5 kg", "1,200 kg", "3 kg"], [5, 7.5, 1200, 3], "in kg"),
@@ -305,6 +310,19 @@ COLUMNS: dict[str, tuple[list[str], list[float], str]] = {
               [0.25, 0.5, 1, 0], "dates"),
     "missing": (["2", "None", "NA", "2"], [2], "Missing, so the mean of the column"),
     "dashes": (["2,5", "–", "−", "2,5", "-"], [2.5], "Missing, so the mean of the column"),
+    "words": (["2", "n/d", "keine Angabe", "2", "k. A."], [2], "Missing, so the mean"),
+    "marks of programs": (["2", "#NV", "<NA>", "\\N", "2", "NaT"], [2], "Missing, so the mean"),
+    "errors of a German sheet": (["2", "#WERT!", "#BEZUG!", "2"], [2], "Missing, so the mean"),
+    "nines": (["-999", "12.5", "-3", "7"], [-999, 12.5, -3, 7],
+              "“-999” is read as a number, and probably is a missing mark"),
+    "nines with a decimal comma": (["-9999,00", "0,5", "1,5"], [-9999, 0.5, 1.5],
+                                   "“-9999,00” is read as a number, and probably is a missing"),
+    "nines at the top": (["9999", "12", "30", "9999"], [9999, 12, 30], "probably is a missing"),
+    "nines among their like": (["99", "12", "98", "100"], [99, 12, 98, 100], ""),
+    "two values, one of nines": (["99", "1", "99", "1"], [99, 1], ""),
+    "a word of the lab": (["2", "3", "4", "5", "verschollen"], [],
+                          "Read as texts, because of “verschollen”, which may be a missing mark"),
+    "classes": (["2", "b", "3", "c"], [], ""),
     "errors of a sheet": (["2", "#DIV/0!", "n.a.", "2"], [2], "Missing, so the mean of the column"),
 }  # fmt: skip
 
@@ -393,3 +411,26 @@ def test_numbers_that_are_codes_can_be_texts(tmp_path: Path) -> None:
     datasets = open_data("table", folder, tmp_path, texts="code")
     assert datasets.training[0][0].shape == (3,)
     assert datasets.training.value_columns["data"][0] == ("code = 100", 0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("marks", "cells"),
+    [
+        ("-999", ["2", "-999", "4"]),
+        ("verschollen", ["2", "verschollen", "4"]),
+        ("-999, Verschollen", ["2", "verschollen", "-999", "4"]),
+    ],
+)
+def test_what_means_missing_in_a_file_can_be_named(
+    tmp_path: Path, marks: str, cells: list[str]
+) -> None:
+    table = "x,y\n" + "".join(f"{cell},{n % 2}\n" for n, cell in enumerate(cells * 4))
+    folder = files(tmp_path / "d", **{"t.csv": table})
+    datasets = open_data(
+        "table", folder, tmp_path, missing="leave row out", missing_marks=marks, scale="none"
+    )
+    assert {features[0] for features, _ in rows(datasets)} == {2.0, 4.0}
+    (tmp_path / "new.csv").write_text("x\n-999\n4\n")
+    assert numpy.isfinite(datasets.training.read(str(tmp_path / "new.csv")).numpy()).all()
+    with pytest.raises(UserCodeError, match="“x” has no value"):
+        open_data("table", folder, tmp_path, missing_marks=marks)

@@ -103,3 +103,21 @@ def test_a_run_of_an_earlier_version_is_counted_as_unknown(
     assert services.queries.show(finished).state is JobState.FINISHED
     assert services.usage.read().unknown_runs == 1
     assert "Not in it: 1 runs without" in cli("usage")[2]
+
+
+def test_a_data_root_says_who_may_stop_jobs(
+    services: Services, finished: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cli("owners")[1] == "Every user may stop and remove every job.\n"
+    monkeypatch.setenv("LOGNAME", "admin")
+    rule = "Only its owner, and admin, may stop or remove a job.\n"
+    assert cli("owners", "--only-owner-stops")[1] == cli("owners")[1] == rule
+    monkeypatch.setenv("LOGNAME", "ben")
+    assert "belongs to" in cli.error("job", "remove", finished, "--reason", "it is old")
+    assert "admin set the rule" in cli.error("owners", "--everyone-stops")
+    monkeypatch.setenv("LOGNAME", "admin")
+    assert cli.json("owners", "--everyone-stops") == {"only_owner_stops": False, "rule": None}
+    assert cli("job", "remove", finished, "--reason", "it is old")[0] == 0
+    monkeypatch.delenv("LOGNAME")
+    (notice,) = services.notifications.take_notices()
+    assert notice.message.startswith("Moved to the trash: it is old (by admin")

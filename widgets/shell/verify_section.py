@@ -8,6 +8,7 @@ from functools import partial
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
+from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import sanitize
 from backend.records.verify.finding import Verification, VerifyFinding
 from widgets.common import formats
@@ -102,7 +103,7 @@ class VerifySection(QWidget):
             )
         hidden_count = len(verification.findings) - _MAX_ROWS
         if hidden_count > 0:
-            note = f"{formats.plural(hidden_count, 'finding')} more: ringmaster verify lists all."
+            note = f"{formats.plural(hidden_count, 'finding')} more: {COMMAND} verify lists all."
             self.rows.addWidget(Label(note, "small", "text2"))
         for message in verification.not_checked:
             self.rows.addLayout(self._make_row("Not checked", message, None))

@@ -35,7 +35,7 @@ def usage(
     until: Annotated[object, ArgSpec("DATE", "to the end of it", _period)] = None,
     csv: Annotated[bool, "print a table for a spreadsheet"] = False,
 ) -> Answer:
-    """GPU hours, energy, idle share and waiting time by user, project, node or month.
+    """GPU hours, energy, idle share and waiting time by user, project, node, month or job.
 
     The project of a job is its first tag. The ledger also has the runs of removed jobs.
     """

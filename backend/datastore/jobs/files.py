@@ -29,11 +29,13 @@ import tomli_w
 from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.datastore.access.root_access import OpenJob, OpenRoot
+from backend.datastore.jobs import owners
 from backend.records.base import timestamps
 from backend.records.base.account import user_name
 from backend.records.base.atomic_files import cached_reader, read_json, stored_record
 from backend.records.base.layout import JobFolder
 from backend.records.base.schema import json_value
+from backend.records.base.validation import sanitize
 from backend.records.jobs.audit_entry import AuditEntry, add_entry, entry_number
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.job_file import ParsedJob, parse_job, with_changes
@@ -407,13 +409,18 @@ class JobFolderReader:
 
 _REMEMBERED = 4096
 _IN_A_ROW_S = 600.0
+_REASON_CHARS = 200
 _log = logging.getLogger(__name__)
 
 
-def add_action(folder: OpenJob, action: str) -> None:
-    """Record an action. A failure is logged and prevents nothing."""
+def add_action(folder: OpenJob, action: str, reason: str = "") -> None:
+    """Record an action, also for the owner of the job. A failure is logged and prevents nothing."""
+    if reason := sanitize(" ".join(reason.split()), _REASON_CHARS):
+        action = f"{action}: {reason}"
     try:
-        add_entry(folder, folder.files, action, user_name())
+        entry = add_entry(folder, folder.files, action, user_name())
+        file = read_job(folder)
+        owners.notify_owner(folder, file.user, file.name, entry.message)
     except (OSError, BackendError):
         _log.warning("%s: “%s” could not be recorded", folder.job_id, action, exc_info=True)
 

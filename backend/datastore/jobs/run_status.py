@@ -276,8 +276,10 @@ class RunStateReader:
         condition = None
         if is_submitted and (run_exit is None or run_exit.pause):
             condition = self._slurm_condition(folder, run)
-        if run_exit is not None and run_exit.pause and is_submitted and condition is None:
-            # Slurm has it in its queue as long as nothing else is known.
+        is_state_known = condition is not None and condition.state is not None
+        if run_exit is not None and run_exit.pause and is_submitted and not is_state_known:
+            # Slurm has it in its queue as long as nothing else is known, also by its last answer
+            # before the end.
             condition = Condition(JobState.PAUSED, run_exit.pause)
         if run_exit is not None and not self._has_ended(run):
             # It came between the two reads; the figures before it are not the last ones.

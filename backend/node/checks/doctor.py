@@ -24,11 +24,12 @@ from backend.node.checks.preflight_probe import IMPORTS
 from backend.node.metrics.gpus import Gpus
 from backend.node.system import mpi, wording
 from backend.node.system.mounts import network_mount
+from backend.records.base.program_name import COMMAND
 from backend.records.base.schema import json_value
 from backend.records.nodes.entry import OLDEST_PYTHON, PYTHON_NEED
 from backend.records.nodes.reading import Finding
 
-_INSTALL = "./installers/run doctor"
+_INSTALL = f"{COMMAND} doctor"
 """Install what is missing before the checks; Horovod has no wheel and is built then."""
 _IMPORT_LIMIT_S = 120
 _SMOKE_LIMIT_S = 120

@@ -51,6 +51,8 @@ class EndedRun:
     checkpoint_of_run: bool = False
     """Whether this run made ``newest_checkpoint``."""
     runs_script: bool = False
+    can_resume: bool = True
+    """Whether there is a checkpoint, and a script has arguments with which it resumes."""
     other_cpu: float | None = None
     logs: Mapping[int, Sequence[LogPart]] = field(default_factory=dict)
     """What ranks wrote in this run, that of the first failing one at least."""

@@ -63,6 +63,10 @@ _LATE_ABORT = (
 )
 _STOPS_A_LOADER = frozenset(("open_files", "shm_full", "processes"))
 """Causes that end a thread of a loader, for which its rank then waits."""
+_RESUME = re.compile(
+    r"\b(?P<first>[Rr])esume(?: the job| it| from the newest checkpoint)?\b(?! (?:from|with)\b)"
+)
+"""Advice to resume this job; not the advice that a script resumes from another checkpoint."""
 _FROM_OUTSIDE = {"SIGKILL": "once", "SIGTERM": "always", "SIGHUP": "always"}
 """Signals that no error of the code sends; the kernel sends SIGKILL if memory runs out."""
 _NOISE = re.compile(r"^[\s\-=*#]*$|^\[.*\]\s*$|\(ignored\)$|^──")
@@ -95,12 +99,22 @@ def run_exit(ended_run: EndedRun, leftovers: tuple[int, ...], ended_at: str) -> 
         message = _message_with_rank(error)
         is_only_an_echo = failure.is_of_machine and failure.record is not None
         node = "" if is_only_an_echo else error.node
-        error = replace(error, node=node, retry=_retry(failure, error))
+        remedy = error.remedy if ended_run.can_resume else _without_resume(error.remedy)
+        error = replace(error, node=node, retry=_retry(failure, error), remedy=remedy)
     return RunExit(
         *(ended_run.run, state, message, error, ended_run.launcher_code, leftovers, ended_at),
         other_cpu=ended_run.other_cpu,
         pause=ended_run.pause if state is JobState.INTERRUPTED else "",
     )
+
+
+def _without_resume(remedy: str) -> str:
+    """Return a remedy for a job that has no checkpoint, or whose script cannot use one."""
+
+    def start_over(match: re.Match[str]) -> str:
+        return ("S" if match["first"] == "R" else "s") + "tart the job over"
+
+    return _RESUME.sub(start_over, remedy)
 
 
 def final_status(

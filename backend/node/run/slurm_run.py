@@ -41,6 +41,9 @@ from backend.records.slurm.submission import Submission
 _LIMIT_S = 30.0
 _NODE = re.compile(r"\bNodeName=(?P<name>\S+).*?\bNodeAddr=(?P<address>\S+)")
 _TASKS = re.compile(r"(?P<tasks>\d+)(?:\(x(?P<nodes>\d+)\))?")
+_RESTARTS = re.compile(r"\bRestarts=(?P<count>\d+)")
+_REPEATS_WITHOUT_CHECKPOINT = 3
+"""A run that saves nothing may fail by the same cause each time."""
 _ENDS_SOON = "Slurm ends the job soon: its time limit is near, or another job needs its nodes."
 _log = logging.getLogger(__name__)
 
@@ -83,6 +86,8 @@ class Allocation:
         self._submission = Submission.from_dict(read_json(folder.attempt(run).slurm))
         self._log = Path(self._submission.log)
         self._log_start = run_files.size(self._log)
+        self._job_number = os.environ["SLURM_JOB_ID"]
+        self._restart_count = int(os.environ.get("SLURM_RESTART_COUNT", "0"))
 
     def request_stop(self) -> None:
         """Stop with a checkpoint: Slurm has announced the end of the job."""
@@ -91,15 +96,41 @@ class Allocation:
 
     def end_cause(self) -> RankError | None:
         """Return why Slurm ends the job, None if it does not."""
-        state = logged_end(
-            run_files.text_from(self._log, self._log_start), os.environ["SLURM_JOB_ID"]
-        )
+        state = logged_end(run_files.text_from(self._log, self._log_start), self._job_number)
         end = ENDS.get(state)
-        return RankError(end.message, remedy=end.remedy) if end is not None else None
+        if end is None:
+            return None
+        return RankError(
+            end.message, remedy=end.remedy, retry="always" if end.is_of_machine else ""
+        )
+
+    def pause_reason(self, record: RunExit) -> str:
+        """Return why the job continues after this end of the run, "" if it does not.
+
+        The loss of a node is known here minutes before Slurm knows it (SlurmdTimeout).
+        """
+        error = record.error
+        if record.state is not JobState.ERROR or error is None or error.retry != "always":
+            return record.pause
+        has_saved = any(c.run == self._run for c in read_checkpoints(self._folder.checkpoints))
+        may_repeat = has_saved or self._restart_count < _REPEATS_WITHOUT_CHECKPOINT
+        continues = self._submission.placement.continues and may_repeat
+        return error.message if continues or self._is_queued_again() else ""
 
     def queue_again(self) -> None:
         """Put the job back into Slurm's queue, where the next run begins when its turn comes."""
-        _output("scontrol", "requeue", os.environ["SLURM_JOB_ID"])
+        if not self._is_queued_again():
+            _output("scontrol", "requeue", self._job_number)
+
+    def _is_queued_again(self) -> bool:
+        """Return whether Slurm has queued the job again: it counts that before it ends it."""
+        try:
+            job = _output("scontrol", "-o", "show", "job", self._job_number)
+        except BackendError as error:
+            swallowed(error)
+            return False
+        match = _RESTARTS.search(job)
+        return match is not None and int(match["count"]) > self._restart_count
 
 
 def claim_next_run(folder: JobFolder) -> Launch | None:

@@ -126,6 +126,9 @@ class Scheduler(Protocol):
     def end_cause(self) -> RankError | None:
         """Return why the batch system ends the job, None if it does not."""
 
+    def pause_reason(self, record: RunExit) -> str:
+        """Return why the job continues after this end of a run, "" if it does not."""
+
 
 class Supervisor:
     """One run from the start of mpirun to ``exit.json``."""
@@ -220,6 +223,8 @@ class Supervisor:
                 newest_checkpoint=checkpoint[0],
                 checkpoint_of_run=checkpoint[1] == self._run,
                 runs_script=bool(launch.config.script),
+                can_resume=bool(checkpoint[0])
+                and bool(launch.config.resume_arguments or not launch.config.script),
                 other_cpu=other_programs.share(),
                 logs=read_logs(
                     self._folder, self._reporting_ranks(launch), self._earlier_log_bytes
@@ -523,8 +528,7 @@ class Supervisor:
             return record
         record = run_exit(ended_run, leftovers, timestamps.utc_now())
         has_grown = self._grow is not None and self._grow.continue_run(record)
-        continues_here = self._scheduler is None
-        if self._give_way is not None and not has_grown and continues_here:
+        if self._give_way is not None and not has_grown and self._scheduler is None:
             self._give_way.continue_run(record)
         record = replace(
             record,
@@ -535,7 +539,9 @@ class Supervisor:
         )
         _log.info("Run %d of %s ended: %s", self._run, self._folder.job_id, record.state.value)
         # Before the end is recorded: no reader takes the job for one that has failed for good.
-        if continues_here:
+        if self._scheduler is not None:
+            record = replace(record, pause=self._scheduler.pause_reason(record))
+        else:
             retry.carry_out(
                 self._folder,
                 launch,

@@ -50,6 +50,9 @@ jobs/<id>/acts/                       any desktop, the supervisor, the queue: on
                                       action of a user or of the program
 jobs/<id>/runs/<n>/                   what "start over" moved away, whole
 jobs/<id>/proposal.json               the head node of a search: the values of a trial, and its end
+only-owner.json                       the desktop that sets the rule; others may only read it
+notices/<user>/                       any other user's desktop: a file for each action on a job of
+                                      this user, whose window removes it
 studies/<sweep>.json                  the desktop that starts the study, once
 searches/<sweep>/search.json          the desktop that makes the search, once
     journal.log, progress.json        the head node of the search (`node.queue.search_turn`)
@@ -136,6 +139,10 @@ class DataRoot:
     """Job files without a name, to start new jobs from."""
     usage = _PathBelow("usage")
     """Ledger of the runs, which outlives their jobs (`records.jobs.usage`)."""
+    owner_rule = _PathBelow("only-owner.json")
+    """The rule that only the owner of a job stops it; missing without the rule."""
+    notices = _PathBelow("notices")
+    """Actions on the jobs of each user by other users, until the user has seen them."""
     studies = _PathBelow("studies")
     """Records of the started studies, each with a copy of its study file."""
     searches = _PathBelow("searches")

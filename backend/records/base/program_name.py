@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 
 NAME_VARIABLE = "RINGMASTER_CALLED"
 """A launcher sets it to its own name, because it starts ``main.py`` by another path."""
@@ -11,7 +12,10 @@ NAME_VARIABLE = "RINGMASTER_CALLED"
 
 def _command_name() -> str:
     # Removed from the environment: child processes have another name.
-    return os.environ.pop(NAME_VARIABLE, "") or "main.py"
+    if name := os.environ.pop(NAME_VARIABLE, ""):
+        return name
+    # A supervisor or an agent writes messages for users, who start the program as documented.
+    return "main.py" if os.path.basename(sys.argv[0]) == "main.py" else "./installers/run"
 
 
 COMMAND = _command_name()

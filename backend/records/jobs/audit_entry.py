@@ -35,8 +35,25 @@ class AuditEntry(Record, label="action"):
         return f"{self.action} ({signature})"
 
 
-def add_entry(folder: JobFolder, files: Files, action: str, user: str = "") -> None:
-    """Record an action of a user, or without one of the program itself.
+@dataclass(frozen=True)
+class OwnerNotice(Record, label="notice to an owner"):
+    """An action on a job by another user; ``message`` names the user, and the reason if any."""
+
+    job_id: str
+    name: str
+    message: str
+
+
+@dataclass(frozen=True)
+class OwnerRule(Record, label="rule of the owners"):
+    """The rule that only its owner, and the user who set the rule, stop or remove a job."""
+
+    user: str = ""
+    time: str = ""
+
+
+def add_entry(folder: JobFolder, files: Files, action: str, user: str = "") -> AuditEntry:
+    """Record an action of a user, or without one of the program itself, and return it.
 
     Raises:
         OSError: The job's folder cannot be written.
@@ -47,6 +64,7 @@ def add_entry(folder: JobFolder, files: Files, action: str, user: str = "") -> N
     newest_number = max(map(entry_number, files.names(folder.acts)), default=0)
     number = max(time.time_ns(), newest_number + 1)
     files.replace_json(folder.acts / f"{number}-{secrets.token_hex(4)}.json", entry.to_dict())
+    return entry
 
 
 def entry_number(name: str) -> int:

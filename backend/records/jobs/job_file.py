@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from backend.records.base.program_name import COMMAND
 from backend.records.base.schema import kind_of
 from backend.records.base.validation import (
     REQUIRED,
@@ -129,8 +130,8 @@ def _read_placement(top: Table) -> dict[str, Any]:
     if not slurm.cluster:
         slurm_table.add_error(
             "cluster",
-            "names no cluster; add one with node add HOST --slurm, or use this-computer on a login "
-            "node.",
+            f"names no cluster; add one with {COMMAND} node add HOST --slurm, or use this-computer "
+            "on a login node.",
         )
     for error in slurm.errors():
         top.add_error("slurm", f"{error.message} {error.remedy}".rstrip())

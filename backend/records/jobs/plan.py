@@ -138,6 +138,8 @@ class JobPlan(Record, label="plan"):
     free_bytes: int | None = None
     link_mbit: float = DEFAULT_LINK_MBIT
     by_nodes: tuple[NodesPlan, ...] = ()
+    too_large_batches: tuple[int, ...] = ()
+    """Global batches of more nodes that the dataset does not fill, so that there is no step."""
 
     @property
     def disk_bytes(self) -> int | None:
@@ -180,6 +182,12 @@ class JobPlan(Record, label="plan"):
             texts.append(
                 f"Assumed: nodes like this one, a network of {self.link_mbit:g} Mbit/s, and an "
                 "exchange that begins after the backward pass."
+            )
+        if self.too_large_batches:
+            batches = " and ".join(map(count, self.too_large_batches))
+            texts.append(
+                f"No row for a global batch of {batches}: the dataset has fewer samples, and so no "
+                "whole batch."
             )
         return " ".join(texts)
 
@@ -240,11 +248,13 @@ def plan_job(
     pace_s = status.pace_s or max(status.rank_step_ms, default=0.0) / 1000
     samples = status.steps_per_epoch * config.global_batch_size
     counts = NODE_COUNTS if config.strategy.name in _SENT_WHOLES else (len(config.placement),)
-    plans = []
+    plans, too_large_batches = [], []
     for nodes in counts:
         placement = config.placement[:1] * nodes if len(counts) > 1 else config.placement
         larger_config = replace(config, placement=placement)
         steps = larger_config.steps_per_epoch(samples) * config.epochs
+        if samples and not steps:
+            too_large_batches.append(larger_config.global_batch_size)
         if not steps or not pace_s:
             continue
         network_bytes = sent_bytes(larger_config, memory.gradient_bytes)
@@ -283,4 +293,5 @@ def plan_job(
         free_bytes=None if disk_space is None else disk_space.free_bytes,
         link_mbit=link_mbit,
         by_nodes=tuple(plans),
+        too_large_batches=tuple(too_large_batches),
     )

@@ -230,11 +230,14 @@ def derive_condition(job: SlurmJob | None, run_exit: RunExit | None, user: str =
 
 
 def _recorded_condition(job: SlurmJob | None, run_exit: RunExit, user: str) -> Condition:
-    is_stopped = run_exit.state is JobState.INTERRUPTED
-    if job is not None and job.is_waiting and run_exit.state is not JobState.FINISHED:
-        message = f"{run_exit.pause or run_exit.message} {pending_message(job)}"
-        return Condition(JobState.PAUSED if is_stopped else JobState.QUEUED, message.strip())
-    end = end_of(job.state, user) if job is not None and job.is_over else None
+    is_over = job is not None and job.is_over
+    is_waiting = job is not None and job.is_waiting and run_exit.state is not JobState.FINISHED
+    if is_waiting or (run_exit.pause and not is_over):
+        reason = pending_message(job) if job is not None and is_waiting else ""
+        is_paused = bool(run_exit.pause) or run_exit.state is JobState.INTERRUPTED
+        message = f"{run_exit.pause or run_exit.message} {reason}".strip()
+        return Condition(JobState.PAUSED if is_paused else JobState.QUEUED, message)
+    end = end_of(job.state, user) if job is not None and is_over else None
     if end is not None and run_exit.state is JobState.ERROR:
         return Condition(JobState.ERROR, end.message, end.remedy)
     remedy = run_exit.error.remedy if run_exit.error is not None else ""

@@ -22,12 +22,9 @@ STOP_BEFORE_S = 120
 """Slurm asks for a stop so long before the time limit, or earlier: its clock ticks by minutes."""
 SHORTEST_LIMIT_S = 120
 """In less, no run starts, trains and saves a checkpoint."""
-_OWN_OPTIONS = (
-    *("job-name", "comment", "output", "error", "open-mode", "nodes", "ntasks", "ntasks-per-node"),
-    *("gres", "time", "partition", "account", "qos", "constraint", "exclusive", "signal", "chdir"),
-    *("requeue", "no-requeue", "parsable", "array", "wrap", "wait", "export", "input"),
-)
-_SETTINGS_OF_OPTIONS = {
+_SETTINGS_BY_OPTION = {
+    **dict.fromkeys(("job-name", "comment", "output", "error", "open-mode", "signal", "chdir"), ""),
+    **dict.fromkeys(("parsable", "array", "wrap", "wait", "export", "input"), ""),
     **{name: name for name in ("nodes", "partition", "account", "qos", "constraint", "exclusive")},
     "gres": "gpus and gpu_type",
     "time": "time_limit_min",
@@ -36,7 +33,7 @@ _SETTINGS_OF_OPTIONS = {
     "ntasks": "processes",
     "ntasks-per-node": "processes",
 }
-"""The setting for an option that the program sets itself."""
+"""The setting that gives each option of `sbatch` that the program uses, "" for none."""
 _OPTION = re.compile(r"--(?P<name>[a-z][a-z0-9-]*)(=.*)?", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z0-9_.@:+-]*")
 """The form of the name of a partition, account, QOS or GPU type."""
@@ -72,7 +69,7 @@ class SlurmPlacement(Record, label="placement in Slurm", rules=STRICT):
     gpu_type: str = _slurm_setting("text", "GPU type", "", is_rare=True)
     partition: str = _slurm_setting("text", "Partition", "")
     time_limit_min: int = _slurm_setting("whole", "Time limit, min", 0)
-    continues: bool = _slurm_setting("flag", "Continue at the limit", True)
+    continues: bool = _slurm_setting("flag", "Requeue", True)
     """Slurm queues the job again at its time limit, after preemption or the loss of a node."""
     account: str = _slurm_setting("text", "Account", "", is_rare=True)
     qos: str = _slurm_setting("text", "QOS", "", is_rare=True)
@@ -112,8 +109,7 @@ class SlurmPlacement(Record, label="placement in Slurm", rules=STRICT):
                     f"The option “{sanitize(option)}” is not written as --name=value.",
                     "Write each option of sbatch so, such as --mem=32G.",
                 )
-            elif match["name"] in _OWN_OPTIONS:
-                setting_name = _SETTINGS_OF_OPTIONS.get(match["name"])
+            elif (setting_name := _SETTINGS_BY_OPTION.get(match["name"])) is not None:
                 yield PlacementError(
                     f"The option --{match['name']} is set by the program.",
                     f"Use {setting_name} of the table slurm."
@@ -254,7 +250,7 @@ def _partition_errors(
         longest = format_time(partition.time_limit_s)
         yield PlacementError(
             f"The time limit is above that of the partition {partition.name}, {longest}.",
-            "Choose a shorter one; with “continues by itself” the job is queued again.",
+            "Choose a shorter one; with “Requeue” the job continues after it.",
         )
     elif limit_s and limit_s < SHORTEST_LIMIT_S:
         yield PlacementError(

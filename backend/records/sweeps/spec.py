@@ -12,7 +12,7 @@ import itertools
 import math
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from backend.records.base.schema import KEY, STRICT, build, kind_of
@@ -152,11 +152,7 @@ def expand(sweep: Sweep, tag: str = "") -> Expansion:
         message = f"There are {len(points)} jobs; the limit is {MAX_JOBS}."
         return Expansion(errors=(ConfigError("", message),))
     jobs = _swept_jobs(sweep, points, tag)
-    job_errors: dict[ConfigError, None] = {}
-    for job in jobs:
-        for job_error in parse_job(job.raw).errors:
-            job_errors[_add_value(job_error, job)] = None
-    return Expansion(jobs, tuple(job_errors))
+    return Expansion(jobs, job_errors(jobs, (parse_job(job.raw).errors for job in jobs)))
 
 
 def corner_jobs(sweep: Sweep) -> Expansion:
@@ -503,6 +499,28 @@ def _job_name(name: str, values: str) -> str:
     """Shorten the base name, because the values distinguish the jobs."""
     free_bytes = max(_NAME_BYTES - len(values.encode()) - 1, 0)
     return f"{name.encode()[:free_bytes].decode(errors='ignore').rstrip()} {values}".strip()
+
+
+def job_errors(
+    jobs: Sequence[SweptJob], errors_by_job: Iterable[Sequence[ConfigError]]
+) -> tuple[ConfigError, ...]:
+    """Return each error once, with the value that causes it, or the job if only some have it."""
+    names: dict[ConfigError, list[str]] = {}
+    for job, errors in zip(jobs, errors_by_job, strict=True):
+        for error in errors:
+            names.setdefault(_add_value(error, job), []).append(job.name)
+    return tuple(
+        error
+        if len(job_names) == len(jobs) or "“" in error.message
+        else replace(error, message=f"{error.message} This is in {_jobs_text(job_names)}.")
+        for error, job_names in names.items()
+    )
+
+
+def _jobs_text(names: Sequence[str]) -> str:
+    further_count = len(names) - 1
+    further = f" and {further_count} more" if further_count else ""
+    return f"the {'jobs' if further_count else 'job'} “{names[0]}”{further}"
 
 
 def _add_value(error: ConfigError, job: SweptJob) -> ConfigError:

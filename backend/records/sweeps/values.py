@@ -6,13 +6,14 @@ Users type the same in the window and on the command line: ``0.01, 0.03, 0.1`` o
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import tomllib
 
 from backend.base.log import suppress
 from backend.records.base.validation import sanitize
@@ -37,6 +38,8 @@ _COMMA = re.compile(r"(?<![\d.eE])(?<![eE][-+])(\d+),(?=(\d+)(?![\d.]))")
 """A comma without a space between two whole numbers: between values, or inside of a number."""
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}\.\d{3}")
 """Form of a whole number in some countries: 1.000 is a thousand."""
+_LIST = re.compile(r"""["']|\[\s*(?:["']|\])|\[.*,.*\]$|.*["']\s*,?\s*\]$""", re.DOTALL)
+"""A text that begins or ends as a list in a job file."""
 _ENOUGH_DIGITS = (3, 4, 6, 9, 12, 17)
 """Digits of a value of a range: as few as keep the values distinct."""
 
@@ -154,7 +157,7 @@ def parse_axis(path: str, text: str) -> Axis:
         texts = text.split(";" if has_semicolons else ",")
         if not all(part.strip() for part in texts):
             raise ValueError(f"{path}: has an empty value next to a comma; use {FORMS}.")
-        axis = Axis(path, tuple(read_value(kind, part.strip()) for part in texts))
+        axis = Axis(path, tuple(typed_value(path, part.strip()) for part in texts))
         if kind in ("whole", "number"):
             first_text = next((value for value in axis.values if isinstance(value, str)), None)
             if first_text is not None:
@@ -199,20 +202,12 @@ def read_value(kind: str, text: str) -> Any:
     """
     if kind == "flag":
         return _FLAGS.get(text.lower(), text)
-    if kind == "pair":
-        return [read_value("number", element) for element in text.split(",")]
-    if kind == "wholes":
-        return [read_value("whole", part) for part in text.split(",")]
+    if kind in LISTS:
+        return _read_list(text, {"pair": "number", "wholes": "whole"}.get(kind, "text"))
     if kind == "words":
         with suppress(ValueError):
             return shlex.split(text)
         return text
-    if kind == "texts":
-        if text.lstrip().startswith("["):
-            # As in a job file, where an element may have a comma.
-            with suppress(ValueError):
-                return json.loads(text)
-        return [element.strip() for element in text.split(",")]
     if kind not in ("whole", "number"):
         return text
     number = _with_point("".join(text.split()))
@@ -224,6 +219,38 @@ def read_value(kind: str, text: str) -> Any:
         value = float(number)
         return int(value) if kind == "whole" and value.is_integer() else value
     return text.strip()
+
+
+def _read_list(text: str, kind: str) -> Any:
+    """Parse a list with or without brackets; one in brackets or quotes is as in a job file.
+
+    Its elements may then have commas. A text that only begins or ends as such a list stays.
+    """
+    text = text.strip()
+    # A number in a log may be in brackets: [loss {loss}] is one text.
+    is_list = _LIST.match(text) if kind == "text" else re.search(r"^\[|\]$", text)
+    if not is_list:
+        return [read_value(kind, element.strip()) for element in text.split(",")]
+    with suppress(ValueError):
+        is_bare = text[0] in "\"'"
+        value = tomllib.loads(f"value = [{text}]" if is_bare else f"value = {text}")["value"]
+        if isinstance(value, list):
+            return value
+    return text
+
+
+def typed_value(path: str, text: str) -> Any:
+    """Parse one value of a setting that a user typed.
+
+    Raises:
+        ValueError: It is a list that is not complete; the message is a sentence.
+    """
+    kind = field_kind(path)
+    value = read_value(kind, text)
+    if kind in LISTS and isinstance(value, str):
+        example = '["a", "b"]' if kind == "texts" else "[0.9, 0.99]" if kind == "pair" else "[1, 2]"
+        raise ValueError(f"{path}: {sanitize(text)} is not a complete list; write {example}.")
+    return value
 
 
 def _with_point(number: str) -> str:

@@ -19,6 +19,7 @@ from backend.datastore.access.root_access import OpenJob
 from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs.checkpoint_files import list_checkpoints, require_checkpoint, verify
 from backend.datastore.jobs.files import JobFile
+from backend.datastore.jobs.owners import require_right
 from backend.node.system import wording
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.checkpoint import Checkpoint, checkpoint_to_resume, finite_checkpoints
@@ -158,26 +159,31 @@ class JobLifecycle:
         )
         return folder, view, prepared_run
 
-    def stop(self, job_id: str) -> JobView:
-        """Request the run to stop after a checkpoint. Without a live run it changes nothing."""
-        folder, _, view = self._queries.read(job_id)
+    def stop(self, job_id: str, reason: str = "") -> JobView:
+        """Request the run to stop after a checkpoint. Without a live run it changes nothing.
+
+        ``reason`` is for the owner of the job, if that is another user.
+        """
+        folder, file, view = self._queries.read(job_id)
         if not view.state.is_live:
             return view
+        require_right(folder, file.user)
         with as_backend_error("Could not request the stop"):
             is_new = job_files.request_stop(folder, view.run)
         if is_new:
-            job_files.add_action(folder, "Stopped")
+            job_files.add_action(folder, "Stopped", reason)
         return self._queries.show(job_id)
 
-    def kill(self, job_id: str) -> JobView:
+    def kill(self, job_id: str, reason: str = "") -> JobView:
         """End a run that ignores a stop request; everything after its newest checkpoint is lost.
 
         Raises:
             BackendError: No stop was requested before.
         """
-        folder, _, view = self._queries.read(job_id)
+        folder, file, view = self._queries.read(job_id)
         if not view.state.is_live:
             return view
+        require_right(folder, file.user)
         if view.state is not JobState.STOPPING:
             raise BackendError(
                 f"The job {job_id} is {view.state.label.lower()}; killing it would lose everything "
@@ -186,7 +192,7 @@ class JobLifecycle:
             )
         with as_backend_error("Could not request the end of the run"):
             job_files.request_kill(folder, view.run)
-        job_files.add_action(folder, "Killed")
+        job_files.add_action(folder, "Killed", reason)
         return self._queries.show(job_id)
 
     def draw_number(self, job_id: str, pattern: str) -> JobView:

@@ -35,6 +35,7 @@ from backend.datastore.jobs.checkpoint_files import (
     verify,
 )
 from backend.datastore.jobs.files import JobFile, read_job
+from backend.datastore.jobs.owners import owner_rule, require_right, set_owner_rule
 from backend.datastore.queue import files as queue_files
 from backend.node.run import launch_command
 from backend.records.base import content
@@ -47,7 +48,7 @@ from backend.records.base.validation import (
     sanitize,
     tags_error,
 )
-from backend.records.jobs.audit_entry import AuditEntry
+from backend.records.jobs.audit_entry import AuditEntry, OwnerRule
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import RANDOM_WEIGHTS, JobConfig
 from backend.records.jobs.job_file import shareable_config, without_shared_gpus
@@ -526,18 +527,34 @@ class JobService:
         )
         return output.absolute()
 
-    def remove(self, job_id: str) -> JobView:
-        """Move the job's folder to the trash of the data root; refused while it is live."""
+    def remove(self, job_id: str, reason: str = "") -> JobView:
+        """Move the job's folder to the trash of the data root; refused while it is live.
+
+        ``reason`` as in `JobLifecycle.stop`.
+        """
         folder, file, view = self._reaper.read_reaped(job_id)
         if view.state.is_live:
             raise BackendError(f"The job {job_id} is {view.state.label.lower()}.", "Stop it first.")
+        require_right(folder, file.user)
         self.lifecycle.bring_home(folder)
         with as_backend_error(f"The job {job_id} could not be moved to the trash"):
             queue_files.leave(self._root, folder)
             usage_files.keep_runs(self._root, folder, file, view.run)
+            job_files.add_action(folder, "Moved to the trash", reason)
             job_files.move_to_trash(self._root, folder)
         self._index.remove_jobs([job_id])
         return view
+
+    def owner_rule(self) -> OwnerRule | None:
+        """Return the rule that only the owner stops a job, None without it."""
+        with as_backend_error("The rule of the data root could not be read"):
+            return owner_rule(self._root)
+
+    def set_owner_rule(self, *, is_set: bool) -> OwnerRule | None:
+        """Set or remove the rule that only the owner stops or removes a job."""
+        with as_backend_error("The rule of the data root could not be changed"):
+            set_owner_rule(self._root, is_set=is_set)
+        return self.owner_rule()
 
     def restore(self, job_id: str) -> JobView:
         """Move a job's folder back from the trash; the job is not in the queue any more.
@@ -554,6 +571,7 @@ class JobService:
                 raise BackendError(f"Job {job_id} already exists; it was not restored.") from error
         if not is_restored:
             raise _not_in_trash(job_id)
+        job_files.add_action(self._root.job(job_id), "Moved back from the trash")
         return self.queries.show(job_id)
 
 

@@ -29,6 +29,7 @@ from backend.node.metrics.probe import Probe
 from backend.node.system.mpi import MpiRun, find_mpirun
 from backend.node.system.start_supervisor import CODE_ROOT
 from backend.records.base import number_format
+from backend.records.base.program_name import COMMAND
 from backend.records.base.schema import LENIENT, build
 from backend.records.base.validation import sanitize
 from backend.records.jobs.placement import THIS_COMPUTER
@@ -270,7 +271,7 @@ class NodeService:
         if mirror_usage.refetchable_bytes:
             address = shlex.quote(mirror_usage.address)
             message += (
-                f"; ./installers/run --data-root {address} mirror clear frees "
+                f"; {COMMAND} --data-root {address} mirror clear frees "
                 f"{number_format.size(mirror_usage.refetchable_bytes)}, "
                 "which are fetched again when needed"
             )

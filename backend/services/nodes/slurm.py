@@ -16,6 +16,7 @@ from backend.base.log import swallowed
 from backend.datastore.access.root_access import OpenJob, OpenRoot
 from backend.launch.slurm import POLL_S, LoginNode, SlurmCluster, SlurmLauncher, read_submission
 from backend.node.run import run_start
+from backend.records.base.program_name import COMMAND
 from backend.records.jobs.launch import Launch, launch_of
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.slurm.cluster import Partition
@@ -197,7 +198,7 @@ class _LocalLoginNode:
         except FileNotFoundError as error:
             raise BackendError(
                 f"This computer has no {argv[0]}, so it is not a login node of Slurm.",
-                "Add the login node: node add HOST --slurm",
+                f"Add the login node: {COMMAND} node add HOST --slurm",
             ) from error
         except (OSError, subprocess.TimeoutExpired) as error:
             raise Unreachable(f"Slurm does not answer: {argv[0]} did not end.") from error

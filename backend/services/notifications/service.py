@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import swallowed
 from backend.datastore.access.root_access import OpenRoot, now_s
+from backend.datastore.jobs.owners import take_notices
 from backend.node.notifications import send as send_notice
 from backend.node.notifications.delivery import NotificationDelivery
 from backend.node.notifications.message import TAIL_BYTES, message_of
@@ -24,6 +25,7 @@ from backend.node.notifications.transport import NotSent, post_webhook, send_mai
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import replace_json, stored_record
 from backend.records.base.layout import NodeHome
+from backend.records.jobs.audit_entry import OwnerNotice
 from backend.records.nodes.entry import NodeEntry
 from backend.records.notifications.notification import (
     MAIL,
@@ -81,6 +83,11 @@ class NotificationService:
         self._keyring = keyring or SystemKeyring(MAIL_SERVICE, "password")
         self._passwords: dict[str, str] = {}
         self._deliveries: dict[tuple[str, int], NotificationDelivery] = {}
+
+    def take_notices(self) -> tuple[OwnerNotice, ...]:
+        """Return what other users did with this user's jobs, each time once."""
+        with as_backend_error("The notices of other users could not be read"):
+            return take_notices(self._root)
 
     # Settings.
 

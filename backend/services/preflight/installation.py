@@ -159,7 +159,7 @@ def missing_horovod(job: JobPreflight) -> Iterator[Result]:
             else f"{label} has no Horovod and {wording.node_label(equipped_node)} has it; the "
             "nodes of a job need the same.",
             f"{'Choose the strategy DDP' if is_needed else 'Choose other nodes'}, or "
-            + ("run ./installers/run doctor." if is_local else f"set {node} up with Horovod."),
+            + (f"run {COMMAND} doctor." if is_local else f"set {node} up with Horovod."),
             Fix.NONE if is_local else None,
             (node,),
         )

@@ -18,6 +18,7 @@ from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import OpenJob, OpenRoot
 from backend.datastore.jobs import files as job_files
+from backend.datastore.jobs.owners import require_right
 from backend.datastore.queue import files as queue_files
 from backend.node.queue.entries import entry_of, is_headed_by
 from backend.node.queue.keeper import lock_of
@@ -183,16 +184,20 @@ class QueueService:
         search = stored_record(StoredSearch, path)
         return search if search is not None and view.id in search.jobs else None
 
-    def dequeue(self, job_id: str) -> JobView:
-        """Remove a job from the queue; a job that is not queued stays unchanged."""
+    def dequeue(self, job_id: str, reason: str = "") -> JobView:
+        """Remove a job from the queue; a job that is not queued stays unchanged.
+
+        ``reason`` as in `JobLifecycle.stop`.
+        """
         with as_backend_error(f"The job {job_id} could not be removed from the queue"):
             folder = self._fresh_folder(job_id)
+            require_right(folder, job_files.read_job(folder).user)
             was_queued = entry_of(folder) is not None
             queue_files.leave(self._root, folder)
         if not was_queued and self._jobs.queries.show(job_id).state.is_queued:
             was_queued = self._slurm.leave_queue(job_id)
         if was_queued:
-            job_files.add_action(folder, "Removed from the queue")
+            job_files.add_action(folder, "Removed from the queue", reason)
         return self._jobs.queries.show(job_id)
 
     def change(

@@ -42,6 +42,7 @@ from backend.records.sweeps.spec import (
     Sweep,
     corner_jobs,
     expand,
+    job_errors,
     read_sweep,
     sweep_name,
     sweep_of,
@@ -101,11 +102,11 @@ class SweepService:
         expansion = expand(sweep)
         if expansion.errors:
             return expansion
-        errors: dict[ConfigError, None] = {}
         checked_jobs = expansion.jobs if sweep.search is None else corner_jobs(sweep).jobs
-        for job in checked_jobs:
-            errors.update(dict.fromkeys(self._jobs.config_errors(job.raw)))
-        return Expansion(expansion.jobs, tuple(errors))
+        errors = job_errors(
+            checked_jobs, (self._jobs.config_errors(job.raw) for job in checked_jobs)
+        )
+        return Expansion(expansion.jobs, errors)
 
     def check(self, sweep: Sweep) -> JobCheck:
         """Return the result for the form: figures of the first job, and the errors of all jobs."""
@@ -161,7 +162,9 @@ class SweepService:
         except BackendError as error:
             if not jobs:
                 raise
-            reason = "Cancelled" if isinstance(error, Cancelled) else str(error).rstrip(".")
+            name = tagged_jobs[len(jobs) if len(jobs) < job_count else queued_count].name
+            reason = str(error).rstrip(".")
+            reason = "Cancelled" if isinstance(error, Cancelled) else f"{name}: {reason}"
             message = f"{reason}: {len(jobs)} of {job_count} jobs were made, "
             message += f"{queued_count} of them are queued."
             raise IncompleteSweep(message, tag, tuple(jobs)) from error

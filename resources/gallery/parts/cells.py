@@ -7,13 +7,19 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-MISSING_VALUES = {"", "?", "n/a", "nan", "#n/a"}
+MISSING_VALUES = {"", "?", "n/a", "nan", "#n/a", "#nv", "<na>"}
 MISSING_NUMBERS = MISSING_VALUES | {
     *("na", "null", "none", "missing", "n.a.", "k.a.", ".", "..", "…"),
+    *("n/d", "n.d.", "n. d.", "n. a.", "k. a.", "s/d", "keine angabe", "unbekannt", "unknown"),
+    *("no data", "not available", "(null)", "\\n", "nat", "-nan", "-nan(ind)", "1.#qnan", "1.#ind"),
     *("-", "--", "---", "–", "—", "−"),
     *("#value!", "#div/0!", "#num!", "#ref!", "#name?", "#null!"),
+    *("#wert!", "#zahl!", "#bezug!"),
 }
 """In a column of texts the others are texts, such as the name of a class."""
+MARK = re.compile(r"[-−–]?9{2,}([.,]0+)?")
+"""A number of nines stands for a missing value in many files."""
+MOST_WORDS = 3
 SPACES = re.compile(r"(?<=\d)[ '’_\u00a0\u202f](?=\d{3}(?!\d))")
 NUMBER = re.compile(
     r"(?P<currency>[$€£¥₹]?) ?(?P<number>[+-]?(?:\d[\d.,]*|[.,]\d+)(?:e[+-]?\d+)?|[+-]?inf)"
@@ -33,6 +39,10 @@ def plain(cell: str) -> str:
     Accountants write (1,768) for -1,768, and typesetters a minus that is no hyphen.
     """
     cell = SPACES.sub("", cell).replace("−", "-")
+    cell = re.sub(r"^[‐‑–—-] ?(?=[\d.,$€£¥₹])|(?<=[\d.,])[–-]$", "-", cell)
+    if len(cell) > 1 and cell[-1] == "-":
+        # Programs for accounts write 5- for -5.
+        cell = f"-{cell[:-1]}"
     negative = re.fullmatch(r"\((?P<inner>.*)\)|-(?P<amount>[$€£¥₹].*)", cell)
     if negative is None:
         return cell
@@ -83,13 +93,13 @@ def format_of(cells: Sequence[str], decimal: str = "", dates: str = "auto") -> F
     cells = [cell for cell in cells if cell.casefold() not in MISSING_NUMBERS]
     if decimal != "," or not any("." in cell for cell in cells):
         with contextlib.suppress(ValueError):  # Of most files, and fast.
-            if [*map(float, cells)]:
-                return Format("numbers")
+            if values := [*map(float, cells)]:
+                return Format("numbers", note=mark_note(cells, values))
     if cells and all(map(DATE.fullmatch, cells)):
         return date_format(cells, dates)
     matches = [NUMBER.fullmatch(plain(cell)) for cell in cells]
     if not cells or None in matches:
-        return Format("texts")
+        return Format("texts", note=words_note(cells, matches))
     units = {match["currency"] + match["unit"] for match in matches}
     if len(units) > 1:
         is_measured = any(" " in cell or "%" in cell for cell in cells)
@@ -114,8 +124,34 @@ def format_of(cells: Sequence[str], decimal: str = "", dates: str = "auto") -> F
     if any(thousands in cell for cell in cells):
         hints.append(f"with “{thousands}” between thousands")
     hints += [f"in {unit}"] if unit else []
+    if any(cell[-1] in "-–−" for cell in cells):
+        hints.append("with the minus behind the digits")
     note = f"Read as numbers {' and '.join(hints)}" if hints else ""
-    return Format("numbers", sign, unit, note=note)
+    form = Format("numbers", sign, unit)
+    marks = mark_note(cells, [*map(form.parse, cells)])
+    return form._replace(note=". ".join(filter(None, (note, marks))))
+
+
+def mark_note(cells: Sequence[str], values: Sequence[float]) -> str:
+    """Name a number of nines that is far from all others: it probably means missing."""
+    for mark in sorted({cell for cell in cells if MARK.fullmatch(cell)}):
+        value = values[cells.index(mark)]
+        others = [other for other in values if other != value and math.isfinite(other)]
+        if len(set(others)) < 2:
+            continue
+        low, high = min(others), max(others)
+        if low - value > high - low or value - high > high - low:
+            return f"“{mark}” is read as a number, and probably is a missing mark"
+    return ""
+
+
+def words_note(cells: Sequence[str], matches: Sequence["re.Match[str] | None"]) -> str:
+    """Name the few words for which a column of numbers is one of texts."""
+    words = {cell for cell, match in zip(cells, matches, strict=True) if match is None}
+    if len(words) > MOST_WORDS or 4 * matches.count(None) > len(cells):
+        return ""
+    quoted_words = " and ".join(f"“{word[:40]}”" for word in sorted(words))
+    return f"Read as texts, because of {quoted_words}, which may be a missing mark"
 
 
 def sign_of(columns: Sequence[Sequence[str]]) -> str:

@@ -43,7 +43,10 @@ def page(qtbot, services, ids):
 @pytest.fixture
 def controller(services, page, immediately):
     stop_calls, cloned_ids = [], []
-    jobs = SimpleNamespace(stop=stop_calls.append, clone=cloned_ids.append)
+    jobs = SimpleNamespace(
+        stop_for=lambda job_id, reason: stop_calls.append(f"{job_id} {reason}".strip()),
+        clone=cloned_ids.append,
+    )
     controller = BulkController(services, immediately, page, jobs, page)
     controller.stop_calls, controller.cloned_ids = stop_calls, cloned_ids
     controller.messages = immediately.notifications
@@ -103,7 +106,7 @@ def test_stop_empties_the_queue_before_a_running_job_ends(controller, page, ids,
         slot = page.table.model._rows.slot_of(job_id)
         lines[slot] = lines[slot]._replace(state=state)
 
-    def dequeue(job_id):
+    def dequeue(job_id, reason=""):
         controller.stop_calls.append(("left", job_id))
         return controller._jobs.queries.show(job_id)
 

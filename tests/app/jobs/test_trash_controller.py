@@ -14,10 +14,13 @@ from tests.windows import (
     find_only,
     show_widget,
     shows_text,
+    visible_texts,
     visible_window,
     visible_windows,
 )
 from widgets.common.buttons import Button
+from widgets.common.dialog import Question
+from widgets.common.fields import LineEdit
 from widgets.common.labels import Label
 from widgets.common.toast import Toast
 from widgets.jobs.actions import job_actions
@@ -55,7 +58,10 @@ def trash(services, page, immediately, toast):
 
 
 def content(folder):
-    files = (path for path in folder.path.rglob("*") if path.is_file())
+    """All its files but those that say who removed it and restored it."""
+    files = (
+        path for path in folder.path.rglob("*") if path.is_file() and path.parent.name != "acts"
+    )
     return {path.relative_to(folder.path): path.read_bytes() for path in files}
 
 
@@ -136,3 +142,25 @@ def test_a_rejected_dialog_moves_no_job_to_the_trash(services, page, ids, trash)
     visible_window(TrashQuestion).reject()
     assert len(services.jobs.queries.list()) == 3
     assert not visible_windows(TrashQuestion)
+
+
+def test_jobs_of_another_user_go_with_a_reason_after_the_size_was_shown(
+    qtbot, services, page, ids, trash, toast, monkeypatch
+):
+    owner = services.jobs.queries.show(ids[0]).user
+    monkeypatch.setenv("LOGNAME", "ben")
+    page.job_actions.ask(job_actions.TRASH_ALL, ids[:2])
+    button = find_button(visible_window(TrashQuestion), "Move to trash")
+    qtbot.waitUntil(button.isEnabled)
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    question = visible_window(Question)
+    assert f"Remove 2 jobs of {owner}?" in visible_texts(question)
+    assert all(services.data_root.job(job_id).path.exists() for job_id in ids)
+    find_only(LineEdit, question).setText("the disk is full")
+    qtbot.mouseClick(find_button(question, "Remove"), Qt.MouseButton.LeftButton)
+    assert not any(services.data_root.job(job_id).path.exists() for job_id in ids[:2])
+    monkeypatch.setenv("LOGNAME", owner)
+    notices = services.notifications.take_notices()
+    assert [n.message.partition(" (")[0] for n in notices] == [
+        "Moved to the trash: the disk is full"
+    ] * 2

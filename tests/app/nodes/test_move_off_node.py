@@ -50,7 +50,7 @@ class Jobs:
         self.saved_checkpoints = (checkpoint(30),)
         self.refusal = None
 
-    def stop(self, job_id):
+    def stop(self, job_id, reason=""):
         if self.refusal is not None:
             raise self.refusal
         self.stopped.append(job_id)

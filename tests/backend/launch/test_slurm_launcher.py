@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from backend.base.errors import BackendError
 from backend.launch.slurm import POLL_S, SlurmCluster, SlurmLauncher, allocation_launch
 from backend.node.run import launch_command
-from backend.node.run.slurm_run import in_allocation
-from backend.records.base.atomic_files import read_json
+from backend.node.run.slurm_run import Allocation, in_allocation
+from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.local_files import Files
 from backend.records.jobs.launch import ALLOCATED_DEVICES, Launch, visible_devices
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RunExit
+from backend.records.jobs.status import RankError, RunExit
 from backend.records.slurm.placement import SlurmPlacement
 from backend.records.slurm.submission import Submission
 from backend.ssh.interface import CommandResult
@@ -259,3 +260,41 @@ def test_only_a_job_that_waits_leaves_the_queue(
     login_node.answers["scancel"] = cancel
     assert launcher(login_node).leave_queue(run.folder) is has_left
     assert ("scancel", "--state=PENDING", "17") in login_node.commands
+
+
+LOST = RankError("sn2 was lost.", retry="always")
+
+
+@pytest.mark.parametrize(
+    ("record", "restarts", "run_restarts", "settings", "reason"),
+    [
+        (RunExit(1, JobState.FINISHED, ""), 0, 0, {}, ""),
+        (RunExit(1, JobState.INTERRUPTED, "", pause="Its limit."), 0, 0, {}, "Its limit."),
+        (RunExit(1, JobState.ERROR, "", RankError("A fault of the code.")), 1, 0, {}, ""),
+        (RunExit(1, JobState.ERROR, "", LOST), 0, 0, {}, "sn2 was lost."),
+        (RunExit(1, JobState.ERROR, "", LOST), 0, 0, {"continues": False}, ""),
+        (RunExit(1, JobState.ERROR, "", LOST), 1, 0, {"continues": False}, "sn2 was lost."),
+        (RunExit(1, JobState.ERROR, "", LOST), 3, 3, {}, ""),
+        (RunExit(1, JobState.ERROR, "", LOST), 4, 3, {}, "sn2 was lost."),
+    ],
+)
+def test_a_run_pauses_if_its_machine_failed_and_slurm_may_queue_it_again(
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    record: RunExit,
+    restarts: int,
+    run_restarts: int,
+    settings: dict[str, Any],
+    reason: str,
+) -> None:
+    """Without a checkpoint a run may repeat three times."""
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text(f"#!/bin/sh\necho JobId=17 JobState=COMPLETING Restarts={restarts}\n")
+    scontrol.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", str(run_restarts))
+    submission = Submission(replace(PLACEMENT, **settings), str(tmp_path / "slurm.log"), "17")
+    replace_json(run.folder.attempt(1).slurm, submission.to_dict())
+    assert Allocation(run.folder, 1).pause_reason(record) == reason

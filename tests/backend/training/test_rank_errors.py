@@ -256,7 +256,8 @@ def test_f19_a_full_memory_names_the_batch_size_to_try(tmp_path: Path) -> None:
     training = new_training(tmp_path, loader=loader, **SINGLE_PROCESS)
     assert training.train() == 1
     assert (
-        training.error()["sentence"] == "The node is out of memory. Try batch size 4 instead of 8."
+        training.error()["sentence"]
+        == "The node is out of memory in the validation. Try batch size 4 instead of 8."
     )
 
 
@@ -276,3 +277,57 @@ def test_a_launcher_that_does_not_fit_the_library_is_named(tmp_path: Path) -> No
     process = training.start()
     assert process.wait() == 1
     assert "This rank sees 1 process, but the job has 2" in training.error()["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("error", "in_validation", "in_training"),
+    [
+        (
+            user_code.UserCodeError("The model's forward raised ValueError: no.", "Fix it."),
+            "In the validation: The model's forward raised ValueError: no. Fix it.",
+            "The model's forward raised ValueError: no. Fix it.",
+        ),
+        (
+            MemoryError(),
+            "The node is out of memory in the validation. Try batch size 4 instead of 8.",
+            "The node is out of memory. Try batch size 4 instead of 8.",
+        ),
+        (
+            ValueError("no"),
+            "ValueError: no, in the validation.",
+            "ValueError: no, in the model's step.",
+        ),
+        (ConnectionError("reset"), "in the validation", "in the model's step"),
+    ],
+)
+def test_an_error_in_the_validation_says_that_it_was_there(
+    error: BaseException, in_validation: str, in_training: str
+) -> None:
+    for stage, message in (("validation", in_validation), ("forward", in_training)):
+        record = make_record(error, rank=0, node="n", batch=Batch(stage=stage), batch_size=8)
+        assert message in record["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "start"),
+    [
+        (
+            {"model": MODEL.replace("return self.layers(x)", "assert self.training, 'no'")},
+            "In the validation: The model's forward",
+        ),
+        (
+            {"loader": f"{LOADER}    def __getitem__(self, index):\n        raise OSError\n"},
+            "In the validation: ",
+        ),
+    ],
+    ids=["model", "loader"],
+)
+def test_the_validation_is_named_where_user_code_fails_only_in_it(
+    tmp_path: Path, changes: dict[str, str], start: str
+) -> None:
+    model = changes.get("model", MODEL).replace("'no'", "'no'\n        return self.layers(x)")
+    training = new_training(
+        tmp_path, model=model, loader=changes.get("loader", LOADER), **SINGLE_PROCESS
+    )
+    assert training.train() == 1
+    assert training.error()["sentence"].startswith(start), training.error()["sentence"]

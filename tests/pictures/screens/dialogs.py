@@ -23,6 +23,7 @@ from widgets.jobs.actions.job_questions import (
     MoveQuestion,
     TrashQuestion,
     queue_question,
+    reason_question,
     tag_question,
 )
 from widgets.jobs.checkpoints.export_dialog import ExportDialog
@@ -291,3 +292,10 @@ screen("depth-plan-printed")(lambda stage: _depth(stage, as_printed=True))
 screen("depth-plan-largest")(lambda stage: _depth(stage, 8192, 2, 100))
 screen("depth-plan-one")(lambda stage: _depth(stage, 3, 3, 1))
 screen("depth-plan-refused")(lambda stage: _depth(stage, 4, 5))
+
+
+@screen("job-of-another-user", (LARGE, SMALLEST))
+def job_of_another_user(stage: Stage) -> None:
+    open_job(stage)
+    names = (lab.LIVE.name, lab.FINISHED.name)
+    stage.lay_over(reason_question("Stop", names, "ben and dora.lindqvist", ignore, stage.window))

@@ -56,6 +56,22 @@ def tag_question(
     return question.ask(_names_text(names), add_field, remove_field, check=check)
 
 
+def reason_question(
+    verb: str,
+    names: Sequence[str],
+    owners: str,
+    action: Callable[[str], object],
+    parent: QWidget | None = None,
+) -> Question:
+    """Ask whether jobs of other users are to be stopped or removed, and why."""
+    edit = LineEdit(placeholder="The GPUs are needed until Friday", name="Reason")
+    subject = "a job" if len(names) == 1 else formats.plural(len(names), "job")
+    head = Label(f"{verb} {subject} of {owners}?", "title")
+    question = Question(verb, verb, lambda: action(edit.text()), parent, head=head)
+    note = f"{owners} will be notified, with your name and the reason."
+    return question.ask(_names_text(names), Field("Reason", edit, note=note))
+
+
 class TrashQuestion(Question):
     """Asks whether jobs may go to the trash, and shows their size on disk."""
 

@@ -10,7 +10,7 @@ from typing import Annotated
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.cli.command import ArgSpec, command
-from backend.cli.parameters import JobId, JobIds
+from backend.cli.parameters import JobId, JobIds, Reason
 from backend.cli.printing import (
     Answer,
     Note,
@@ -78,9 +78,9 @@ def tag(
 
 
 @command("job remove", reads_jobs=True)
-def remove(services: Services, id: JobId) -> Answer:
+def remove(services: Services, id: JobId, *, reason: Reason = "") -> Answer:
     """Move a job to the trash of the data root."""
-    view = services.jobs.remove(id)
+    view = services.jobs.remove(id, reason)
     return Answer(view, f"Moved {view.id} to {services.trash}.")
 
 

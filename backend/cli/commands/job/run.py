@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from backend.base.errors import BackendError
 from backend.cli import questions
 from backend.cli.command import ArgSpec, command
-from backend.cli.parameters import JobId, NodePlacements, Wait
+from backend.cli.parameters import JobId, NodePlacements, Reason, Wait
 from backend.cli.printing import Answer, print_note
 from backend.cli.runs import follow, state_answer
 from backend.cli.session import Session
@@ -17,7 +17,7 @@ from backend.records.jobs.settings import CHANGEABLE
 from backend.records.jobs.view import JobView
 from backend.records.nodes.preflight import Preflight, PreflightFinding, TrialResult
 from backend.records.queue.entry import FORMS, QueuedJob, parse_start_time
-from backend.records.sweeps.values import field_kind, read_value
+from backend.records.sweeps.values import field_kind, typed_value
 from backend.services.context.container import Services
 
 if TYPE_CHECKING:
@@ -47,10 +47,11 @@ def stop(
     *,
     wait: Wait = False,
     kill: Annotated[bool, "end a run that did not stop when asked, without a checkpoint"] = False,
+    reason: Reason = "",
 ) -> Answer:
     """Stop a job after a checkpoint."""
     lifecycle = session.services.jobs.lifecycle
-    view = lifecycle.kill(id) if kill else lifecycle.stop(id)
+    view = lifecycle.kill(id, reason) if kill else lifecycle.stop(id, reason)
     return _run_answer(session, view, wait and view.state.is_live)
 
 
@@ -63,7 +64,10 @@ def _changes(_services: Services, assignments: Sequence[str]) -> tuple[tuple[str
         path, is_set, text = assignment.partition("=")
         if not is_set:
             raise BackendError(f"--set {assignment}: has no “=”.", f"Use --set {assignment}=VALUE.")
-        changes.append((path, read_value(field_kind(path), text)))
+        try:
+            changes.append((path, typed_value(path, text)))
+        except ValueError as error:
+            raise BackendError(str(error), "Nothing was changed.") from error
     return tuple(changes)
 
 
@@ -138,9 +142,9 @@ def _start_time(text: str) -> datetime:
 
 
 @command("job unqueue")
-def unqueue(services: Services, id: JobId) -> Answer:
+def unqueue(services: Services, id: JobId, *, reason: Reason = "") -> Answer:
     """Remove a job from the queue."""
-    view = services.queue.dequeue(id)
+    view = services.queue.dequeue(id, reason)
     return Answer(view, f"{view.id}  {view.state.label}")
 
 

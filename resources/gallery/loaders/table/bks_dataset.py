@@ -28,6 +28,7 @@ DATES = "auto"
 TEXTS = ""
 HEADER = "auto"
 MISSING = "stop"
+MISSING_MARKS = ""
 SCALE = "standard"
 VALIDATION_SHARE = 0.2
 SEED = 1
@@ -96,7 +97,7 @@ class Table:
                     f"{join_names(self.names)}"
                 )
         column_parts = zip(*(columns for _, _, columns, _ in tables), strict=True)
-        columns = [[cell for cells in parts for cell in cells] for parts in column_parts]
+        columns = [unmarked([c for cells in parts for c in cells]) for parts in column_parts]
         row_labels = [row_label for table in tables for row_label in table[3]]
         parts = [part_of(path) for path, _, _, row_labels in tables for _ in row_labels]
         target_column = self.find_target(columns, first_path)
@@ -226,6 +227,7 @@ class Table:
 
     def features_of(self, path: str) -> numpy.ndarray:
         names, columns, _ = read_table(path, HEADER)
+        columns = [*map(unmarked, columns)]
         feature_names = [self.names[n] for n in self.feature_columns]
         if set(feature_names) <= set(names) and len(set(feature_names)) == len(feature_names):
             cells = [columns[names.index(name)] for name in feature_names]
@@ -254,7 +256,8 @@ class Encoder:
             if len(self.texts) > TEXT_LIMIT:
                 raise ValueError(
                     f"the column “{name}” has {len(self.texts)} different texts, such as "
-                    f"“{self.texts[-1][:40]}”: leave it out, or write its numbers in one way"
+                    f"“{self.texts[-1][:40]}”: leave it out, or write its numbers in one way. "
+                    f"{form.note}".rstrip()
                 )
             self.value_columns = [(f"{name} = {text}", 0.0, 1.0) for text in self.texts]
             return
@@ -408,6 +411,12 @@ def numbers(cells: list[str], form: Format) -> numpy.ndarray:
         with contextlib.suppress(ValueError):  # Of missing values, or of thousands.
             return numpy.array(cells).astype(numpy.float64)
     return numpy.array([form.parse(cell) for cell in cells])
+
+
+def unmarked(cells: list[str]) -> list[str]:
+    """The cells, of which those with a missing mark are empty."""
+    marks = {mark.casefold() for mark in names_in(MISSING_MARKS)}
+    return ["" if cell.casefold() in marks else cell for cell in cells] if marks else cells
 
 
 def names_in(setting: str) -> list[str]:

@@ -247,13 +247,15 @@ def test_the_state_in_slurm_completes_what_the_run_wrote(
     assert (run_state.state, run_state.status.message) == expected
 
 
-def test_a_job_that_slurm_queued_again_is_paused_while_slurm_does_not_answer(
-    folder: OpenJob,
+@pytest.mark.parametrize("last_answer", [None, Condition(None)])
+def test_a_job_that_slurm_queued_again_is_paused_while_slurm_says_nothing_new(
+    folder: OpenJob, last_answer: Condition | None
 ) -> None:
     run_exit = RunExit(1, JobState.INTERRUPTED, "", pause="Its limit is near.")
     replace_json(folder.attempt(1).exit, run_exit.to_dict())
     replace_json(folder.attempt(1).slurm, Submission(SlurmPlacement("hpc"), "", "17").to_dict())
-    status = RunStateReader(folder).read().status
+    reader = RunStateReader(folder, slurm_condition=lambda _folder, _run: last_answer)
+    status = reader.read().status
     assert (status.state, status.message) == (JobState.PAUSED, "Its limit is near.")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from backend.base.errors import BackendError
 from backend.node.diagnosis.log_text import LogPart
+from backend.node.diagnosis.rule import load
 from backend.node.run.ended_run import EndedRun
 from backend.node.run.rank_outcome import (
     EndCause,
@@ -954,3 +956,26 @@ def test_a_node_that_stood_still_is_named_and_the_run_is_tried_again(
 def test_a_rank_that_failed_before_its_node_stood_still_stays_the_cause() -> None:
     record = judge(left_with(7, 1), silent_nodes=("gpu2",))
     assert "exited with code 7" in record.message
+
+
+REMEDIES_TO_RESUME = sorted(
+    {rule.remedy for rule in load("rule") if re.search(r"\b[Rr]esume\b", rule.remedy)}
+)
+
+
+@pytest.mark.parametrize("remedy", REMEDIES_TO_RESUME)
+@pytest.mark.parametrize("can_resume", [True, False])
+def test_no_remedy_says_resume_to_a_job_that_cannot(remedy: str, can_resume: bool) -> None:
+    error = RankError("Rank 0 failed.", 0, "this-computer", remedy=remedy)
+    record = judge(
+        replace(make_exit(0, "error"), error=error), make_exit(1, "error"), can_resume=can_resume
+    )
+    assert record.error is not None
+    if can_resume:
+        assert record.error.remedy == remedy
+        return
+    # A script that loads another checkpoint resumes by its own code.
+    assert not re.search(r"\b[Rr]esume\b(?! (?:from (?:an?|the)|with) )", record.error.remedy)
+    is_about_this_job = re.search(r"\b[Rr]esume\b(?! (?:from an?|with)\b)", remedy)
+    assert ("tart the job over" in record.error.remedy) == bool(is_about_this_job)
+    assert not re.search(r"start the job over (?:the job|it|from)", record.error.remedy)

@@ -120,3 +120,27 @@ def test_a_plan_that_was_measured_on_a_busy_node_says_so():
         notes.append(plan_job(job, memory, measurement, None, 1000.0, None).assumptions)
     assert "Other programs" not in notes[0]
     assert "Other programs used 90% of its processors meanwhile" in notes[1]
+
+
+@pytest.mark.parametrize(
+    ("steps_per_epoch", "rows", "omitted"),
+    [
+        (100, [1, 2, 4], ()),
+        (4, [1, 2, 4], ()),
+        (3, [1, 2], (128,)),
+        (2, [1, 2], (128,)),
+        (1, [1], (64, 128)),
+        # Nothing is known of the data.
+        (0, [], ()),
+    ],
+)
+def test_a_row_that_cannot_be_is_named_with_the_reason(steps_per_epoch, rows, omitted):
+    job = config(strategy={"name": "ddp"})
+    status = replace(MEASURED, steps_per_epoch=steps_per_epoch)
+    measurement = Measurement(status, 5.0, 12.0, 0.5, 8_000_000)
+    plan = plan_job(job, memory_plan(job, CHECK, None, None), measurement, None, 1000.0, None)
+    assert [row.nodes for row in plan.by_nodes] == rows
+    assert plan.too_large_batches == omitted
+    assert ("No row for a global batch of" in plan.assumptions) == bool(omitted)
+    for batch in omitted:
+        assert str(batch) in plan.assumptions

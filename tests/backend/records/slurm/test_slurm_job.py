@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -126,6 +128,19 @@ def test_a_run_that_slurm_queued_again_waits_and_says_why() -> None:
     assert condition.state is JobState.PAUSED
     assert condition.message.startswith("Slurm ends the job soon. Waits in Slurm's queue.")
     assert derive_condition(SlurmJob("1", "REQUEUED"), FAILED).state is JobState.QUEUED
+
+
+@pytest.mark.parametrize("run_exit", [PAUSED, replace(FAILED, pause=FAILED.message)])
+@pytest.mark.parametrize(
+    ("state", "is_paused"),
+    [("COMPLETING", True), ("RUNNING", True), ("PENDING", True), (None, True), ("FAILED", False)],
+)
+def test_a_run_that_will_continue_is_paused_until_slurm_ends_its_job(
+    run_exit: RunExit, state: str | None, is_paused: bool
+) -> None:
+    condition = derive_condition(SlurmJob("1", state) if state else None, run_exit)
+    assert (condition.state is JobState.PAUSED) == is_paused
+    assert condition.message.startswith(run_exit.pause) or not is_paused
 
 
 @pytest.mark.parametrize(

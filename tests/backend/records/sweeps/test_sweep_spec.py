@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from backend.records.sweeps.values import (
     field_kind,
     parse_axis,
     read_value,
+    typed_value,
     value_text,
 )
 
@@ -370,6 +372,15 @@ def test_reading_a_value_never_raises(kind: str, text: str) -> None:
         ("log_numbers", "loss: {loss}, acc {acc}", ["loss: {loss}", "acc {acc}"]),
         ("log_numbers", '["a {a}, b {b}", "c {c}"]', ["a {a}, b {b}", "c {c}"]),
         ("log_numbers", "[ep {epoch}] {loss}", ["[ep {epoch}] {loss}"]),
+        ("log_numbers", "[{loss}]", ["[{loss}]"]),
+        ("log_numbers", "['a {a}, b {b}', 'c']", ["a {a}, b {b}", "c"]),
+        ("freeze", "'a', 'b'", ["a", "b"]),
+        ("freeze", '"a,b","c"', ["a,b", "c"]),
+        ("freeze", '["a", ]', ["a"]),
+        ("freeze", "[]", []),
+        ("freeze", "a]", ["a]"]),
+        ("optimizer.betas", "[0.9, 0.999]", [0.9, 0.999]),
+        ("schedule.milestones", "[20, 40]", [20, 40]),
         ("slurm.options", '["--mem=32G"]', ["--mem=32G"]),
         ("epochs", "16.0", 16),
         ("epochs", "2.5", 2.5),
@@ -381,6 +392,28 @@ def test_reading_a_value_never_raises(kind: str, text: str) -> None:
 )
 def test_a_single_value_is_read_like_one_of_a_sweep(path, typed_text, value) -> None:
     assert read_value(field_kind(path), typed_text) == value
+
+
+@pytest.mark.parametrize(
+    ("path", "typed_text", "example"),
+    [
+        ("freeze", '["a"', '["a", "b"]'),
+        ("freeze", '"a"]', '["a", "b"]'),
+        ("freeze", '"a', '["a", "b"]'),
+        ("freeze", "['a' 'b']", '["a", "b"]'),
+        ("freeze", "[a, b]", '["a", "b"]'),
+        ("freeze", '["a", 1', '["a", "b"]'),
+        ("optimizer.betas", "[0.9, 0.99", "[0.9, 0.99]"),
+        ("optimizer.betas", "0.9, 0.99]", "[0.9, 0.99]"),
+        ("schedule.milestones", "[20 40]", "[1, 2]"),
+    ],
+)
+def test_a_list_that_is_not_complete_is_refused_and_never_divided(path, typed_text, example):
+    message = f"{path}: {typed_text} is not a complete list; write {example}."
+    for parse in (typed_value, parse_axis):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            parse(path, typed_text)
+    assert read_value(field_kind(path), typed_text) == typed_text
 
 
 SGD = {**DIGITS, "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9}}

@@ -69,7 +69,7 @@ def test_a_job_is_restored_whole_from_the_trash_for_both_desktops(
     folder = site.data.job(view.id).path
 
     def content() -> dict[str, bytes]:
-        files = (path for path in folder.rglob("*") if path.is_file())
+        files = (p for p in folder.rglob("*") if p.is_file() and p.parent.name != "acts")
         return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
     old_content = content()
@@ -478,3 +478,45 @@ def test_every_desktop_reads_the_ledger_also_of_a_job_that_another_one_removed(
     first.jobs.remove(view.id)
     second.queries.list()
     assert first.usage.read().runs == second.usage.read().runs == (usage,)
+
+
+def test_the_owner_learns_what_another_user_does_with_a_job_and_may_forbid_it(
+    site: DataSite, beat: Beat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = site.desktop(), site.desktop()
+    monkeypatch.setenv("LOGNAME", "anna")
+    site.stock(first)
+    beat(site)
+    view, run = start_job(site, first)
+    monkeypatch.setenv("LOGNAME", "ben")
+    second.jobs.lifecycle.stop(view.id, "the GPUs are needed")
+    second.jobs.annotate(view.id, name="renamed")
+    assert second.notifications.take_notices() == ()
+    monkeypatch.setenv("LOGNAME", "anna")
+    notices = first.notifications.take_notices()
+    assert [notice.message.partition(" (")[0] for notice in notices] == [
+        "Stopped: the GPUs are needed",
+        f"Name changed from “{view.name}” to “renamed”",
+    ]
+    assert second.notifications.take_notices() == ()
+    run.end_with(JobState.INTERRUPTED)
+
+    # anna sets the rule: ben may not end her jobs any more, and changes nothing.
+    assert first.jobs.set_owner_rule(is_set=True) is not None
+    monkeypatch.setenv("LOGNAME", "ben")
+    for act in (second.jobs.remove, second.queue.dequeue):
+        with pytest.raises(BackendError, match="belongs to anna"):
+            act(view.id)
+    assert (site.root / "jobs" / view.id).exists()
+    with pytest.raises(BackendError, match="anna set the rule"):
+        second.jobs.set_owner_rule(is_set=False)
+    monkeypatch.setenv("LOGNAME", "anna")
+    assert first.jobs.set_owner_rule(is_set=False) is None
+    monkeypatch.setenv("LOGNAME", "ben")
+    second.jobs.remove(view.id, "it is old")
+    monkeypatch.setenv("LOGNAME", "anna")
+    (notice,) = first.notifications.take_notices()
+    assert (notice.job_id, notice.name) == (view.id, "renamed")
+    assert notice.message.startswith("Moved to the trash: it is old (by ben")
+    assert first.jobs.restore(view.id).name == "renamed"
+    assert first.jobs.audit_entries(view.id)[0].action == "Moved back from the trash"

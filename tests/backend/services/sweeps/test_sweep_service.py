@@ -234,6 +234,56 @@ def test_an_invalid_sweep_is_refused_in_a_sentence(
     assert len(services.jobs.queries.list()) == 1
 
 
+@pytest.mark.parametrize(
+    ("axes", "message"),
+    [
+        # The value says which jobs are meant.
+        ((Axis("optimizer.lr", (0.1, -1)),), "optimizer.lr: “-1” must be above 0."),
+        ((Axis("loader", ("tiny", "other")),), "loader: There is no loader “other”"),
+        # An error of another setting than those that differ names the job.
+        (
+            (Axis("strategy.name", ("allreduce", "downpour")),),
+            "This is in the job “tiny strategy=downpour”.",
+        ),
+        (
+            (Axis("strategy.name", ("allreduce", "downpour", "dcasgd")), RATE),
+            "This is in the jobs “",
+        ),
+    ],
+)
+def test_an_error_of_some_jobs_says_of_which(
+    services: Services, axes: tuple[Axis, ...], message: str
+) -> None:
+    expansion = services.sweeps.expand(Sweep(raw_job(1), axes))
+    messages = [error.message for error in expansion.errors]
+    assert any(message in text for text in messages), messages
+
+
+def test_an_error_of_all_jobs_names_none(services: Services) -> None:
+    expansion = services.sweeps.expand(Sweep({**raw_job(1), "epochs": 0}, (RATE,)))
+    (error,) = expansion.errors
+    assert error.message.startswith("epochs: must be between 1 and ")
+    assert "This is in" not in error.message
+
+
+def test_a_sweep_that_fails_half_way_names_the_job(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create, made = services.jobs.create, []
+
+    def fail_at_the_third(raw, progress=None, replay_of=""):
+        if len(made) == 2:
+            raise BackendError("The disk is full.")
+        made.append(raw["name"])
+        return create(raw)
+
+    monkeypatch.setattr(services.jobs, "create", fail_at_the_third)
+    with pytest.raises(IncompleteSweep) as caught:
+        services.sweeps.queue(Sweep(raw_job(1), (BATCH, RATE)))
+    third = services.sweeps.expand(Sweep(raw_job(1), (BATCH, RATE))).jobs[2].name
+    assert caught.value.message.startswith(f"{third}: The disk is full: 2 of 6 jobs were made")
+
+
 def test_a_search_is_planned_queued_with_the_lowest_rank_and_listed(
     paths: tuple[Path, Path],
     services: Services,
