@@ -164,3 +164,10 @@ class Session:
         self.progress.close()
         if "services" in vars(self):
             self.services.close()
+
+
+def has_display() -> bool:
+    """Return whether a window or a browser can be shown."""
+    if sys.platform in ("win32", "darwin"):
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -55,6 +55,7 @@ _NEXT_SESSION_S = 5.0
 _SESSION_POLL_S = 0.02
 _AGENT_LIMIT_S = 30.0
 """The user may have to confirm, or to touch a security key."""
+_PROHIBITED = 1  # SSH_OPEN_ADMINISTRATIVELY_PROHIBITED of RFC 4254
 _SYSTEM_SETTINGS = Path("/etc/ssh/ssh_config")
 
 _log = logging.getLogger(__name__)
@@ -217,6 +218,20 @@ class SshShell:
         """See `Shell`; FileNotFoundError and FileExistsError are passed on."""
         with self._connected():
             yield self._files()
+
+    def open_port(self, port: int) -> Any:
+        """See `Shell`."""
+        limit_s = _CHANNEL_LIMIT_S
+        with self._connected(limit_s):
+            try:
+                return self._transport.open_channel(
+                    "direct-tcpip", ("127.0.0.1", port), ("127.0.0.1", 0), timeout=limit_s
+                )
+            except ChannelException as error:
+                is_refused = error.code == _PROHIBITED
+                raise LoginRefused(
+                    *ssh_errors.no_tunnel(self._account, port, is_refused=is_refused)
+                ) from error
 
     def close(self) -> None:
         _close(self._connections)

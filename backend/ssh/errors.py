@@ -262,6 +262,15 @@ def no_session(account: str, reason: str) -> MessageAndRemedy:
     )
 
 
+def no_tunnel(account: str, port: int, *, is_refused: bool) -> MessageAndRemedy:
+    if is_refused:
+        return (
+            f"The SSH server of {account} allows no tunnel.",
+            "Set AllowTcpForwarding to local in its sshd_config.",
+        )
+    return f"Nothing answers at port {port} of {account}.", "Its program may have ended."
+
+
 def no_sftp(account: str) -> MessageAndRemedy:
     return (
         f"{account} offers no file transfer (SFTP).",

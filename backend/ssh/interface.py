@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from backend.base.errors import BackendError
 from backend.node.system.wording import last_message
@@ -87,6 +87,9 @@ class Shell(Machine, Protocol):
 
     def files(self) -> AbstractContextManager[SftpFiles]:
         """Open file access for several operations."""
+
+    def open_port(self, port: int) -> Any:
+        """Connect to a port of 127.0.0.1 on the node; return what is used like a socket."""
 
     def close(self) -> None: ...
 

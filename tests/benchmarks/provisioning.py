@@ -108,6 +108,9 @@ class RecordedShell:
     def files(self) -> AbstractContextManager[SftpFiles]:
         return self._shell.files()
 
+    def open_port(self, port: int) -> Any:
+        return self._shell.open_port(port)
+
     def close(self) -> None:
         self._shell.close()
 

@@ -6,6 +6,7 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
@@ -132,6 +133,10 @@ class LocalShell:
         self, path: str, target: Path, on_bytes: Callable[[int, int], None] | None = None
     ) -> None:
         self._copy(Path(path), target, on_bytes)
+
+    def open_port(self, port: int) -> socket.socket:
+        self._check()
+        return socket.create_connection(("127.0.0.1", port))
 
     def close(self) -> None:
         self.is_broken = True

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +10,7 @@ from backend.cli.command import ArgSpec, command
 from backend.cli.parameters import parse_count
 from backend.cli.printing import Answer, print_note, size_text
 from backend.cli.runs import watch
-from backend.cli.session import Session
+from backend.cli.session import Session, has_display
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.state import JobState
 
@@ -28,7 +26,7 @@ def demo(
     headless: Annotated[bool, "train in the terminal, no window"] = False,
 ) -> Answer | int:
     """Import the built-in example and train it on this computer."""
-    if not headless and not session.as_json and _has_display():
+    if not headless and not session.as_json and has_display():
         return session.open_window(*session.root_and_catalogue, workers)
     from backend.services.context.example import create_example
     from backend.services.tools.training_python import AWAITS_HOROVOD, awaits_horovod
@@ -72,9 +70,3 @@ def _export_answer(session: Session, view: JobView) -> Answer:
         f"Checkpoint: {checkpoint}",
         f"Exported:   {exported} ({size_text(exported.stat().st_size)})",
     )
-
-
-def _has_display() -> bool:
-    if sys.platform in ("win32", "darwin"):
-        return True
-    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -35,7 +35,7 @@ def usage(
     until: Annotated[object, ArgSpec("DATE", "to the end of it", _period)] = None,
     csv: Annotated[bool, "print a table for a spreadsheet"] = False,
 ) -> Answer:
-    """GPU hours, energy, idle share and waiting time by user, project, node or month.
+    """GPU hours, energy, idle share and waiting time by user, project, node, month or job.
 
     The project of a job is its first tag. The ledger also has the runs of removed jobs.
     """
@@ -68,8 +68,8 @@ def _cells(row: LedgerRow) -> tuple[str, ...]:
     sign = "" if share > 0.999 else "≥ "
     return (
         str(len(row.run_ids)),
-        f"{row.node_s / 3600:.1f}",
-        f"{row.gpu_s / 3600:.1f}",
+        f"{row.node_s / 3600:.2f}",
+        f"{row.gpu_s / 3600:.2f}",
         "–" if energy_kwh is None else f"{sign}{energy_kwh:.3g} kWh",
         "–" if idle is None else f"{idle:.0%}",
         duration_text(row.mean_wait_s) or "–",

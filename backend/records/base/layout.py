@@ -286,6 +286,8 @@ class NodeHome:
     """Folder of the agent's files while the share is not mounted on the node."""
     notification_settings = _PathBelow("notices")
     """Folder of the user's notification settings (0700), one file for each data root."""
+    sessions = _PathBelow("sessions")
+    """0700: port and token of each session that runs, as `resources/session` writes them."""
     agent_log = _PathBelow("agent.log")
 
     @classmethod

@@ -27,6 +27,7 @@ class LedgerKey(StrEnum):
     PROJECT = "project"
     NODE = "node"
     MONTH = "month"
+    JOB = "job"
 
 
 @dataclass
@@ -138,6 +139,7 @@ def ledger_rows(
                     LedgerKey.PROJECT: project_of(run.tags),
                     LedgerKey.NODE: node.node,
                     LedgerKey.MONTH: month,
+                    LedgerKey.JOB: f"{run.job_id} {run.name}".rstrip(),
                 }
                 row_keys = tuple(values[key] for key in keys)
                 row = rows.setdefault(row_keys, LedgerRow(row_keys))

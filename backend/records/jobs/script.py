@@ -31,7 +31,14 @@ _NO_PROGRAMS = ("setup.py", "conftest.py", "__init__.py", "noxfile.py", "hubconf
 REQUIREMENT_FILES = ("uv.lock", "requirements.txt", "pyproject.toml")
 """The files that list packages, at the top of a script's folder; the first one counts."""
 USUAL_CHECKPOINTS = ("*.pt", "*.pth", "*.pth.tar", "*.ckpt", "*.safetensors", "checkpoint-*/")
+SESSION = "jupyter-session"
+"""The library's name of the script `resources/session`, whose jobs are sessions."""
 SIGNALS = {"SIGTERM": "SIGTERM", "SIGINT": "SIGINT (as Ctrl+C)", "SIGUSR1": "SIGUSR1"}
+
+
+def is_session(reference: str) -> bool:
+    """Return whether the script of this reference, "" for none, runs JupyterLab for a user."""
+    return reference.partition("@")[0] == SESSION
 
 
 def fill_placeholders(arguments: Sequence[str], values: Mapping[str, str]) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Optional
 from backend.records.base.timestamps import seconds
 from backend.records.jobs import arguments
 from backend.records.jobs.metric_names import usual_mode
-from backend.records.jobs.script import command_line
+from backend.records.jobs.script import command_line, is_session
 from backend.records.jobs.settings import NOTES, SETTINGS, default_value
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView, gpu_seconds
@@ -106,6 +106,10 @@ class JobSummary(NamedTuple):
     @property
     def is_script(self) -> bool:
         return "script" in dict(self.pins)
+
+    @property
+    def is_session(self) -> bool:
+        return is_session(dict(self.pins).get("script", ""))
 
     @property
     def resumes(self) -> bool:

@@ -13,6 +13,7 @@ from backend.records.base.validation import ConfigError
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.history import HistoryUpdate
 from backend.records.jobs.placement import Placement
+from backend.records.jobs.script import is_session
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunStatus, UnrecordedEnd
 from backend.records.library.item import Pin
@@ -85,6 +86,10 @@ class JobView:
     @property
     def is_script(self) -> bool:
         return bool(self.config.script)
+
+    @property
+    def is_session(self) -> bool:
+        return is_session(self.config.script)
 
     @property
     def world_size(self) -> int:

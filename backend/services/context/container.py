@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from backend.services.jobs.queries import JobQueries
     from backend.services.jobs.run_reaper import RunReaper
     from backend.services.jobs.service import JobService
+    from backend.services.jobs.sessions import SessionService
     from backend.services.jobs.trial_run import TrialRunService
     from backend.services.jobs.usage import UsageService
     from backend.services.library.data_scan import DataScanService
@@ -138,6 +139,7 @@ class Services:
         instances = vars(self)
         for resource in (
             instances.get("event_viewers"),
+            instances.get("sessions"),
             instances.get("slurm"),
             self.data_root.files,
             instances.get("catalogue"),
@@ -333,6 +335,12 @@ class Services:
         from backend.services.tools.event_viewer import EventViewers
 
         return EventViewers(self.data_root)
+
+    @cached_service
+    def sessions(self) -> SessionService:
+        from backend.services.jobs.sessions import SessionService
+
+        return SessionService(self.library, self.nodes, self.queries, self.cluster)
 
     @cached_service
     def notifications(self) -> NotificationService:

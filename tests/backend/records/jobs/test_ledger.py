@@ -23,7 +23,7 @@ from backend.records.jobs.ledger import (
 from backend.records.jobs.usage import NodeUsage, RunUsage
 
 DAY_S = 86_400.0
-GROUPINGS = [keys for n in range(5) for keys in itertools.permutations(LedgerKey, n)]
+GROUPINGS = [keys for n in range(6) for keys in itertools.combinations(LedgerKey, n)]
 SUMS = ("node_s", "gpu_s", "energy_j", "energy_gpu_s", "idle_s", "sampled_gpu_s")
 
 _share = st.none() | st.floats(0, 1)

@@ -1,0 +1,100 @@
+"""JupyterLab on a node, as a job."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+import webbrowser
+from contextlib import suppress
+from typing import Annotated
+
+from backend.cli.command import ArgSpec, command
+from backend.cli.parameters import JobId
+from backend.cli.printing import OK, Answer, Table, local_time_text
+from backend.cli.runs import state_answer
+from backend.cli.session import Session, has_display
+from backend.records.base.program_name import COMMAND
+from backend.records.queue.entry import node_label
+from backend.services.context.container import Services
+
+_POLL_S = 5.0
+
+
+@command("session start")
+def start(
+    session: Session,
+    node: Annotated[str, ArgSpec("NODE", "this-computer, or the name of a node")],
+    *,
+    gpus: Annotated[
+        str, ArgSpec("GPUS", "a number of free GPUs, or UUIDs as in GPU-…,GPU-…; default: 1 if any")
+    ] = "",
+    hours: Annotated[float, ArgSpec("H", "time limit, default 8")] = 8.0,
+    idle_min: Annotated[float, ArgSpec("MIN", "end after minutes unused, default 30")] = 30.0,
+    folder: Annotated[str, ArgSpec("PATH", "folder on the node; default: the home")] = "",
+    queue: Annotated[bool, "start when its turn comes and the GPUs are free"] = False,
+    open: Annotated[bool, "open it in the browser, which is the default, or do not"] = True,
+) -> Answer | int:
+    """Start JupyterLab on a node, and open it in the browser."""
+    services = session.services
+    limits = ("--hours", f"{hours:g}", "--idle-min", f"{idle_min:g}")
+    arguments = (*limits, "--folder", folder) if folder else limits
+    raw = services.sessions.job_file(node, gpus, arguments)
+    if queue:
+        view = services.jobs.create(raw, session.progress)
+        services.queue.enqueue(view.id, progress=session.progress)
+        return state_answer(services.queries.show(view.id))
+    view = services.jobs.create_and_start(raw, session.progress)
+    return _serve(session, view.id) if open else state_answer(view)
+
+
+@command("session open", reads_jobs=True)
+def open_session(session: Session, id: JobId) -> int:
+    """Open a session in the browser, and keep the connection until Ctrl+C."""
+    return _serve(session, id)
+
+
+def _serve(session: Session, job_id: str) -> int:
+    services = session.services
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # As Ctrl+C, so that the page with the token does not stay.
+        signal.signal(number, signal.default_int_handler)
+    page = services.sessions.open(job_id, session.progress)
+    session.print(
+        Answer(
+            {"id": job_id, "page": str(page)},
+            f"The session {job_id} is ready; {page} leads to it.",
+            f"Ctrl+C ends the connection; the session stays: {COMMAND} session open {job_id}",
+        )
+    )
+    sys.stdout.flush()
+    if has_display() and not session.as_json:
+        webbrowser.open(page.as_uri())
+    with suppress(KeyboardInterrupt):
+        while services.queries.show(job_id).state.is_live:
+            time.sleep(_POLL_S)
+    return OK
+
+
+@command("session list", reads_jobs=True)
+def list_sessions(services: Services) -> Answer:
+    """The sessions that run or wait."""
+    views = [
+        view
+        for view in services.queries.list()
+        if view.is_session and (view.state.is_live or view.state.is_queued)
+    ]
+    rows = (
+        (
+            view.id,
+            view.state.label,
+            node_label(view.nodes[0]),
+            str(sum(len(placement.gpus) for placement in view.config.placement)),
+            view.user,
+            local_time_text(view.status.started_at),
+        )
+        for view in views
+    )
+    head = ("ID", "STATE", "NODE", "GPUS", "USER", "SINCE")
+    empty = f"No session runs. Start one: {COMMAND} session start NODE"
+    return Answer(views, Table(head, rows, empty))
