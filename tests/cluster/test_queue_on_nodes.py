@@ -6,12 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from backend.records.base.atomic_files import read_json
+from backend.records.base.atomic_files import read_json, stored_record
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
 from backend.records.queue.entry import Cause
+from backend.records.sweeps.search import Proposal, Search
+from backend.records.sweeps.spec import Sweep
+from backend.records.sweeps.values import parse_axis
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import CALM
 from tests.integration.conftest import is_training
@@ -104,3 +107,29 @@ def test_s2_a_job_that_waits_for_a_cut_node_says_so(
     assert reason() == "The queue is paused by root."
     services.queue.resume()
     wait_for(lambda: reason().startswith("node2 is offline"), "the agent to be missed")
+
+
+def test_the_agent_of_the_head_proposes_the_values_of_a_search(stocked: ReadyCluster) -> None:
+    services = stocked.services
+    placement = [{"node": node, "processes": 1} for node in NODES]
+    items = dict.fromkeys(("model", "loader", "dataset"), "queued")
+    base = raw_job(**items, name="search", epochs=2, placement=placement)
+    axes = (parse_axis("optimizer.lr", "1e-3..0.1:log"),)
+    search = Search("validation/loss", trials=3, sampler="cma-es")
+    queued = services.sweeps.queue(Sweep(base, axes, search=search))
+    folders = [services.data_root.job(view.id) for view in queued.jobs]
+
+    def ended_trials() -> list[Proposal]:
+        # No desktop acts: this reads files.
+        proposals = (stored_record(Proposal, folder.proposal) for folder in folders)
+        return [p for p in proposals if p is not None and p.state]
+
+    wait_for(lambda: len(ended_trials()) == len(folders), "the ends of all trials", 300)
+    assert [(trial.number, trial.state) for trial in ended_trials()] == [
+        (1, "complete"),
+        (2, "complete"),
+        (3, "complete"),
+    ]
+    rates = {services.queries.show(trial.job).config.optimizer.lr for trial in ended_trials()}
+    assert rates == {trial.values["optimizer.lr"] for trial in ended_trials()}
+    assert len(rates) == len(folders)

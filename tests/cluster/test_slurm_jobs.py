@@ -154,6 +154,22 @@ def test_what_slurm_would_refuse_is_refused_before_the_start_and_nothing_is_left
 
 
 @pytest.mark.slow
+def test_a_run_whose_supervisor_does_not_answer_is_killed(
+    slurm: SlurmCluster, services: Services, jobs: Jobs
+) -> None:
+    job_id = jobs.start()
+    jobs.wait_for_step(job_id, run=1)
+    number = slurm.call("squeue", "-h", "-o", "%A", "--name", f"ringmaster-{job_id}").strip()
+    slurm.call("scontrol", "suspend", number)
+    services.jobs.lifecycle.stop(job_id)
+    jobs.wait_until(job_id, lambda view: view.state is JobState.STOPPING, "the request")
+    services.jobs.lifecycle.kill(job_id)
+    view = jobs.wait_until(job_id, lambda view: view.state.is_over, "the end")
+    assert view.status.message
+    assert number not in slurm.call("squeue", "-h", "-o", "%A").split()
+
+
+@pytest.mark.slow
 def test_a_job_continues_by_itself_after_its_time_limit(
     slurm: SlurmCluster, services: Services, jobs: Jobs
 ) -> None:

@@ -68,8 +68,8 @@ def _cells(row: LedgerRow) -> tuple[str, ...]:
     sign = "" if share > 0.999 else "≥ "
     return (
         str(len(row.run_ids)),
-        f"{row.node_s / 3600:.1f}",
-        f"{row.gpu_s / 3600:.1f}",
+        f"{row.node_s / 3600:.2f}",
+        f"{row.gpu_s / 3600:.2f}",
         "–" if energy_kwh is None else f"{sign}{energy_kwh:.3g} kWh",
         "–" if idle is None else f"{idle:.0%}",
         duration_text(row.mean_wait_s) or "–",

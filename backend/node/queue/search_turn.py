@@ -113,20 +113,21 @@ class SearchTurn:
                 reason = "it left the queue" if folder.path.is_dir() else "its job was removed"
                 self._close(study, trial, folder, None, searches.FAILED, reason)
             return
-        values, names, has_epochs = epoch_values(folder.history, self._search.metric)
+        values, names, newest_epoch = epoch_values(folder.history, self._search.metric)
         run_exit = stored_record(RunExit, folder.attempt(run).exit)
         # A run that failed or gave way may be followed by another one.
         has_ended = run_exit is not None and not is_queued
         reason = str(frozen.user_attrs.get(_REASON, ""))
-        epochs = sorted(values)
         last_epoch = self._last_epoch(folder, run)
-        # An epoch has its last value when the next one has begun.
-        for epoch in epochs if has_ended else epochs[:-1]:
-            if not reason and epoch not in frozen.intermediate_values:
-                trial.report(values[epoch], epoch)
-                if epoch != last_epoch and trial.should_prune():
-                    reason = self._reason(f"{'epoch' if has_epochs else 'step'} {epoch}")
-                    trial.set_user_attr(_REASON, reason)
+        unit = "epoch" if newest_epoch else "step"
+        for epoch in sorted(values.keys() - frozen.intermediate_values.keys()):
+            # An epoch has its last value when the next one has begun.
+            if reason or (epoch == newest_epoch and not has_ended):
+                break
+            trial.report(values[epoch], epoch)
+            if epoch != last_epoch and trial.should_prune():
+                reason = self._reason(f"{unit} {epoch}")
+                trial.set_user_attr(_REASON, reason)
         if reason and not has_ended:
             request_stop(folder, run, reason=reason)
         if has_ended and run_exit is not None:

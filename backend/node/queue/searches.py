@@ -18,6 +18,7 @@ from backend.base.log import suppress
 from backend.node.system.start_supervisor import own_environment
 from backend.records.base.atomic_files import cached_reader, read_json
 from backend.records.base.layout import DataRoot, JobFolder, SearchFolder
+from backend.records.jobs.history import last_written
 from backend.records.queue.entry import QueueEntry, is_a_desk
 from backend.records.sweeps.search import SearchProgress, StoredSearch
 from backend.records.sweeps.spec import sweep_name
@@ -123,9 +124,8 @@ def _open_ids(folder: SearchFolder) -> tuple[str, ...]:
 
 
 def _state_of(folder: JobFolder) -> _Signature:
-    """Return what changes when a trial reports a value, or ends."""
-    size = 0
-    with suppress(FileNotFoundError):
-        size = os.stat(folder.history).st_size
+    """Return what changes when a trial may have another value of an epoch, or has ended."""
+    _, epoch, step = last_written(folder.history)
     run = folder.newest_run()
-    return folder.job_id, size, run, folder.attempt(run).exit.exists(), folder.queued.exists()
+    has_ended = folder.attempt(run).exit.exists()
+    return folder.job_id, epoch or step, run, has_ended, folder.queued.exists()

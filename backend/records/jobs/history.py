@@ -121,12 +121,13 @@ def last_written(path: Path) -> tuple[int, int, int]:
 class EpochValues(NamedTuple):
     """The last finite value of a metric in each epoch, and the names of all metrics.
 
-    In the history of a script without epochs, the keys are the last steps of its blocks.
+    ``newest_epoch`` may still get another value. It is 0 in the history of a script without epochs,
+    where the keys of the values are the last steps of its blocks.
     """
 
     values: dict[int, float]
     names: frozenset[str]
-    has_epochs: bool
+    newest_epoch: int
 
 
 def epoch_values(path: Path, metric: str) -> EpochValues:
@@ -137,6 +138,7 @@ def epoch_values(path: Path, metric: str) -> EpochValues:
     """
     points: list[tuple[int, int, float]] = []
     names: set[str] = set()
+    epoch = 0
     try:
         with path.open("rb") as file:
             blocks = file.read(LIMIT_BYTES).split(BLOCK_END)[:-1]
@@ -154,9 +156,8 @@ def epoch_values(path: Path, metric: str) -> EpochValues:
         values = [float(text) for text in arrays.get(metric, b"nan").split(b",")]
         finite_values = [value for value in values if math.isfinite(value)]
         points += [(step, epoch, value) for value in finite_values[-1:]]
-    has_epochs = all(epoch for _, epoch, _ in points)
-    numbered = {epoch if has_epochs else step: value for step, epoch, value in points}
-    return EpochValues(numbered, frozenset(names), has_epochs)
+    numbered = {number or step: value for step, number, value in points}
+    return EpochValues(numbered, frozenset(names), epoch)
 
 
 def _number(value: float) -> str:

@@ -33,6 +33,7 @@ from backend.services.jobs.queries import JobQueries
 from backend.services.jobs.run_reaper import RunReaper
 from backend.services.jobs.run_starter import PreparedRun, RunStarter
 from backend.services.jobs.validation import DataSizeCounter, JobValidator, batch_size_message
+from backend.services.nodes.slurm import SlurmService
 from backend.services.preflight.service import PreflightService
 from backend.services.tools.training_python import AWAITS_HOROVOD, next_run_config
 from backend.ssh.interface import Unreachable
@@ -52,8 +53,10 @@ class JobLifecycle:
         starter: RunStarter,
         preflight: PreflightService,
         sizes: DataSizeCounter,
+        slurm: SlurmService,
     ) -> None:
         self._queries = queries
+        self._slurm = slurm
         self._reaper = reaper
         self._validator = validator
         self._starter = starter
@@ -178,7 +181,7 @@ class JobLifecycle:
         """End a run that ignores a stop request; everything after its newest checkpoint is lost.
 
         Raises:
-            BackendError: No stop was requested before.
+            BackendError: No stop was requested before, or Slurm does not answer.
         """
         folder, file, view = self._queries.read(job_id)
         if not view.state.is_live:
@@ -193,6 +196,9 @@ class JobLifecycle:
         with as_backend_error("Could not request the end of the run"):
             job_files.request_kill(folder, view.run)
         job_files.add_action(folder, "Killed", reason)
+        if view.config.slurm is not None:
+            # Its supervisor may be what does not answer.
+            self._slurm.launcher(view.config.slurm).end(folder)
         return self._queries.show(job_id)
 
     def draw_number(self, job_id: str, pattern: str) -> JobView:

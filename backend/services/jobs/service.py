@@ -121,7 +121,7 @@ class JobService:
         self._starter = RunStarter(root, library, nodes, slurm)
         self._sizes = DataSizeCounter(library, cache / "sizes")
         self.lifecycle = JobLifecycle(
-            queries, reaper, self._validator, self._starter, preflight, self._sizes
+            queries, reaper, self._validator, self._starter, preflight, self._sizes, slurm
         )
         self._forecaster = JobForecaster(root, library, index)
 

@@ -11,7 +11,7 @@ import pytest
 
 from backend.base.errors import BackendError
 from backend.node.queue.entries import entry_of
-from backend.node.queue.search_turn import SearchTurn
+from backend.node.queue.search_turn import SearchTurn, _open_study
 from backend.node.run.run_start import claim
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import JobFolder, SearchFolder
@@ -62,10 +62,11 @@ class Played:
         curve: Callable[[dict[str, Any]], Sequence[float]],
         *axes: Axis,
         seed: int = 1,
+        epochs: int = 6,
         **search: Any,
     ) -> None:
         self.curve, self.services = curve, services
-        sweep = Sweep(raw_job(1, epochs=6), axes, seed=seed, search=Search(GOAL, **search))
+        sweep = Sweep(raw_job(1, epochs=epochs), axes, seed=seed, search=Search(GOAL, **search))
         queued_sweep = services.sweeps.queue(sweep)
         root = services.data_root
         self.folders = [root.job(view.id) for view in queued_sweep.jobs]
@@ -225,6 +226,25 @@ def test_the_sampler_learns_an_end_of_each_kind(services: Services) -> None:
     # A job in the trash is not listed, and the sampler knows its end, too.
     progress = SearchProgress.from_dict(read_json(played.folder.progress))
     assert progress.open_jobs == ()
+
+
+def test_an_epoch_is_judged_as_soon_as_the_next_one_has_begun(services: Services) -> None:
+    played = Played(services, peak, RATE, BATCH, trials=1)
+    folder = played.folders[0]
+    played.propose(folder)
+    played.begin(folder)
+
+    def reported() -> dict[int, float]:
+        study = _open_study(played.folder, SearchTurn(played.folder)._stored)
+        return dict(study.trials[0].intermediate_values)
+
+    played.report(folder, [0.5])
+    played.turn()
+    assert reported() == {}
+    with folder.history.open("ab") as file:
+        file.write(encode(Block("TRAINING", 1, 2, 1, 3, "t", {"loss": [1.0]})))
+    played.turn()
+    assert reported() == {1: 0.5}
 
 
 def test_a_run_that_is_followed_by_another_one_is_no_end(services: Services) -> None:

@@ -14,6 +14,7 @@ from backend.node.queue.scheduler import Scheduler
 from backend.node.queue.searches import Searches
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.jobs.history import Block, encode
 from backend.records.jobs.placement import Placement
 from backend.records.queue.entry import Cause, QueueEntry, RunningJob, Slot
 from backend.records.queue.scheduling import ClusterState, NodeView, wait_reasons
@@ -103,9 +104,18 @@ def test_a_turn_follows_what_changes_and_a_failed_one_is_repeated_later(
     turns[0][1].returncode = 0
     poll(watch, clock)
     assert len(turns) == 1, "nothing changed"
-    folder.history.write_bytes(b"another value")
+    blocks = [Block("TRAINING", 1, epoch, 1, epoch, "t", {"loss": [1.0]}) for epoch in (1, 1, 2)]
+    folder.history.write_bytes(encode(blocks[0]))
     poll(watch, clock)
     assert len(turns) == 2
+    turns[1][1].returncode = 0
+    folder.history.write_bytes(encode(blocks[0]) + encode(blocks[1]))
+    poll(watch, clock)
+    assert len(turns) == 2, "the epoch goes on"
+    folder.history.write_bytes(b"".join(map(encode, blocks)))
+    poll(watch, clock)
+    assert len(turns) == 3
+    del turns[1]
     turns[1][1].returncode = 1
     poll(watch, clock)
     assert len(turns) == 2, "it waits"

@@ -70,7 +70,7 @@ def test_the_last_finite_value_of_each_epoch_is_read_and_repeated_steps_count_on
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "history.toml"
-    assert epoch_values(path, "a") == ({}, frozenset(), True)
+    assert epoch_values(path, "a") == ({}, frozenset(), 0)
     nan, inf = math.nan, math.inf
     blocks = [
         block({"a": [1.0, nan], "b": [0.0, 0.0]}, epoch=1, first_step=1),
@@ -81,7 +81,7 @@ def test_the_last_finite_value_of_each_epoch_is_read_and_repeated_steps_count_on
     ]
     torn = encode(block({"a": [9.0]}, epoch=3, first_step=5, run=2))[:-3]
     path.write_bytes(b"".join(map(encode, blocks)) + torn)
-    assert epoch_values(path, "a") == ({1: 1.0, 2: 4.0}, frozenset("ab"), True)
+    assert epoch_values(path, "a") == ({1: 1.0, 2: 4.0}, frozenset("ab"), 2)
     assert epoch_values(path, "c").values == {}
 
 
@@ -89,4 +89,4 @@ def test_a_script_without_epochs_has_steps(tmp_path: Path) -> None:
     path = tmp_path / "history.toml"
     blocks = [block({'m "x"': [0.5]}, epoch=0, first_step=step) for step in (10, 20)]
     path.write_bytes(b"".join(map(encode, blocks)))
-    assert epoch_values(path, 'm "x"') == ({10: 0.5, 20: 0.5}, frozenset(['m "x"']), False)
+    assert epoch_values(path, 'm "x"') == ({10: 0.5, 20: 0.5}, frozenset(['m "x"']), 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -499,14 +500,19 @@ def test_the_owner_learns_what_another_user_does_with_a_job_and_may_forbid_it(
         f"Name changed from “{view.name}” to “renamed”",
     ]
     assert second.notifications.take_notices() == ()
-    run.end_with(JobState.INTERRUPTED)
 
     # anna sets the rule: ben may not end her jobs any more, and changes nothing.
     assert first.jobs.set_owner_rule(is_set=True) is not None
     monkeypatch.setenv("LOGNAME", "ben")
-    for act in (second.jobs.remove, second.queue.dequeue):
-        with pytest.raises(BackendError, match="belongs to anna"):
-            act(view.id)
+
+    def refuse(*acts: Callable[[str], object]) -> None:
+        for act in acts:
+            with pytest.raises(BackendError, match="belongs to anna"):
+                act(view.id)
+
+    refuse(second.jobs.lifecycle.stop, second.jobs.lifecycle.kill)
+    run.end_with(JobState.INTERRUPTED)
+    refuse(second.jobs.remove, second.queue.dequeue)
     assert (site.root / "jobs" / view.id).exists()
     with pytest.raises(BackendError, match="anna set the rule"):
         second.jobs.set_owner_rule(is_set=False)
