@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tomli_w
@@ -15,15 +17,19 @@ from backend.base.errors import BackendError
 from backend.cli.main import run
 from backend.records.base.atomic_files import replace_json
 from backend.records.jobs.config import Optimizer
+from backend.records.jobs.history import Block, encode
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.prediction import Box, Guess, PredictedSample, Prediction
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import EvidenceLine, RankError, RunExit
+from backend.records.jobs.status import EvidenceLine, RankError, RunExit, RunStatus
 from backend.records.library.preview import SamplePart, SamplePreview
+from backend.records.reports.report import Plot
 from backend.records.studies.study import FormName, StartedStudy, StudyJob
 from backend.services.context.container import Services, open_services
+from backend.services.reports import content, plots
 from tests.backend.services.studies.test_study_service import STUDY
 from tests.fakes import trained
+from tests.fakes.mounted_root import mounted
 
 LOSSES = [2.0 / (step + 1) for step in range(30)]
 HOSTILE_NAMES = (
@@ -314,6 +320,58 @@ def test_samples_of_a_job_without_a_checkpoint_leave_the_rest(
     page = written(services, tmp_path, trained.job(root, "digits", LOSSES), samples="0")
     assert [text for text in page.texts["p"] if "checkpoint" in text]
     assert "Curves" in page.texts["h2"]
+
+
+def script_job(root: Path, epochs: list[int], **status: object) -> str:
+    """A job whose script reported a loss at each step, with its epoch, 0 if it has none."""
+    settings = {"model": "", "dataset": "", "loader": "", "script": "s", "epochs": 0}
+    job_id = trained.job(root, "script", [], **settings)
+    folder = mounted(root).job(job_id)
+    folder.history.write_bytes(
+        b"".join(
+            encode(
+                Block(
+                    "TRAINING",
+                    1,
+                    epoch,
+                    0,
+                    step,
+                    f"2026-11-21T07:00:{step:02}Z",
+                    {"loss": [1 / step]},
+                )
+            )
+            for step, epoch in enumerate(epochs, 1)
+        )
+    )
+    finished = RunStatus(JobState.FINISHED, run=1, step=len(epochs))
+    replace_json(folder.status, replace(finished, **status).to_dict())  # type: ignore[arg-type]
+    return job_id
+
+
+@pytest.mark.parametrize(
+    ("epochs", "label"),
+    [([0] * 5, "step 5"), ([0, 0, 1, 1, 2], "step 5"), ([1, 1, 2, 2, 3], "step 5")],
+)
+def test_the_curves_of_a_script_are_over_steps(
+    services: Services, root: Path, tmp_path: Path, epochs: list[int], label: str
+) -> None:
+    page = written(services, tmp_path, script_job(root, epochs))
+    assert page.texts["h3"][0].startswith("Loss")
+    assert label in page.text
+
+
+def test_a_curve_that_cannot_be_drawn_leaves_the_others(
+    services: Services, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def draw_other(title: str, *arguments: Any, **options: Any) -> Plot:
+        if title == "Loss":
+            raise ZeroDivisionError
+        return plots.draw(title, *arguments, **options)
+
+    monkeypatch.setattr(content, "draw", draw_other)
+    page = written(services, tmp_path, trained.job(root, "digits", LOSSES, [0.5, 0.8]))
+    assert page.texts["h3"] == ["Accuracy"]
+    assert "The curve “Loss” could not be drawn." in page.texts["p"]
 
 
 def test_a_job_without_curves_says_why(services: Services, root: Path, tmp_path: Path) -> None:
