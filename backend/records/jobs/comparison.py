@@ -15,6 +15,7 @@ from backend.records.jobs import flat_settings
 from backend.records.jobs.history import HistoryUpdate
 from backend.records.jobs.metric_names import OF_NO_DATA, metric_label, usual_mode
 from backend.records.jobs.settings import label
+from backend.records.jobs.state import JobState
 from backend.records.jobs.status import finite
 from backend.records.jobs.view import JOULES_A_KWH, JobView
 
@@ -210,8 +211,12 @@ def _epochs_done(view: JobView) -> str:
     if not view.run:
         return "0"
     per_epoch = view.status.steps_per_epoch
+    # Only the end shows that the newest epoch of a script is complete.
+    newest_is_done = view.state is JobState.FINISHED
     epoch_count = (
-        min(view.epochs, view.step // per_epoch) if per_epoch else max(view.status.epoch - 1, 0)
+        min(view.epochs, view.step // per_epoch)
+        if per_epoch
+        else max(view.status.epoch - (not newest_is_done), 0)
     )
     return (
         str(epoch_count)

@@ -84,6 +84,25 @@ def test_gpu_hours_and_energy_are_compared_where_they_are_known() -> None:
     assert not {"gpu_hours", "energy_kwh"} & {r.key for r in without.results}
 
 
+@pytest.mark.parametrize(
+    ("state", "epoch", "epochs_done"),
+    [
+        (JobState.FINISHED, 4, "4"),
+        (JobState.FINISHED, 3, "3 of 4"),
+        (JobState.FINISHED, 0, "0 of 4"),
+        (JobState.TRAINING, 4, "3 of 4"),
+        (JobState.INTERRUPTED, 1, "0 of 4"),
+    ],
+)
+def test_the_newest_epoch_of_a_script_is_done_when_the_script_finished(
+    state: JobState, epoch: int, epochs_done: str
+) -> None:
+    view = trained_view(epochs=0, script="s")
+    view = replace_fields(view, state=state, run=1, epoch=epoch, epochs=4)
+    comparison = compare([(view, RunFigures())])
+    assert row(comparison.results, "epochs_done").values == (epochs_done,)
+
+
 def trained_view(**settings: object) -> JobView:
     config = replace(trained.CONFIG, **settings)  # type: ignore[arg-type]
     return JobView("a", "a", config, "", RunStatus(JobState.FINISHED, earlier_gpu_s=0.0))

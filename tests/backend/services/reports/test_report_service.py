@@ -327,22 +327,11 @@ def script_job(root: Path, epochs: list[int], **status: object) -> str:
     settings = {"model": "", "dataset": "", "loader": "", "script": "s", "epochs": 0}
     job_id = trained.job(root, "script", [], **settings)
     folder = mounted(root).job(job_id)
-    folder.history.write_bytes(
-        b"".join(
-            encode(
-                Block(
-                    "TRAINING",
-                    1,
-                    epoch,
-                    0,
-                    step,
-                    f"2026-11-21T07:00:{step:02}Z",
-                    {"loss": [1 / step]},
-                )
-            )
-            for step, epoch in enumerate(epochs, 1)
-        )
-    )
+    blocks = [
+        Block("TRAINING", 1, epoch, 0, step, f"2026-11-21T07:00:{step:02}Z", {"loss": [1 / step]})
+        for step, epoch in enumerate(epochs, 1)
+    ]
+    folder.history.write_bytes(b"".join(map(encode, blocks)))
     finished = RunStatus(JobState.FINISHED, run=1, step=len(epochs))
     replace_json(folder.status, replace(finished, **status).to_dict())  # type: ignore[arg-type]
     return job_id
