@@ -52,6 +52,8 @@ class RunFigures:
     seconds: float = 0.0
     steps: int = 0
     """Steps that were made in ``seconds``."""
+    untimed_steps: int = 0
+    """Steps of the first block of each run: the block has only the time of its end."""
 
 
 @dataclass(frozen=True)
@@ -231,8 +233,12 @@ def _epoch_seconds(view: JobView, figures: RunFigures) -> float | None:
     return figures.seconds / figures.steps * view.status.steps_per_epoch
 
 
-def _training_s(_view: JobView, figures: RunFigures) -> float | None:
-    return figures.seconds if figures.steps else None
+def _training_s(view: JobView, figures: RunFigures) -> float | None:
+    if not figures.steps:
+        return None
+    # A script may write many steps at once, so its untimed steps have no pace.
+    untimed_steps = figures.untimed_steps if view.status.steps_per_epoch else 0
+    return figures.seconds * (1 + untimed_steps / figures.steps)
 
 
 def _row_json(row: ComparedRow) -> dict[str, Any]:

@@ -170,6 +170,29 @@ def test_a_pause_between_two_runs_is_no_time_spent_training(services: Services, 
     assert seconds.values == (pytest.approx(20.0), pytest.approx(20.0))
 
 
+@pytest.mark.parametrize("blocks_per_write", [1, 2, 4])
+def test_the_time_of_all_epochs_is_the_training_time(
+    services: Services, root: Path, blocks_per_write: int
+) -> None:
+    a = trained.job(root, "a", state=JobState.TRAINING, epochs=8)
+    history = DataRoot(root).job(a).history
+    cursor: object = None
+    for epoch in range(8):
+        # Steps of two epochs are two blocks, also if both are written at once.
+        time_s = 10 * (epoch // blocks_per_write + 1) * blocks_per_write
+        steps = epoch * 10 + 1
+        stamp = f"2026-11-21T07:{time_s // 60:02}:{time_s % 60:02}Z"
+        block = Block("TRAINING", 1, epoch + 1, 10, steps, stamp, {"loss": [1.0] * 10})
+        with history.open("ab") as file:
+            file.write(encode(block))
+        update = services.comparison.poll(a, cursor)
+        cursor = update.cursor
+    table = compare([(update.view, update.figures)])
+    assert update.figures == services.comparison.poll(a).figures
+    values = [row(table.results, key).values[0] for key in ("epoch_seconds", "seconds")]
+    assert values == pytest.approx([10, 80])
+
+
 def test_a_poll_says_how_the_previous_run_ended(services: Services, root: Path) -> None:
     a = trained.job(root, "a", falling_losses(20), state=JobState.INTERRUPTED)
     trained.write_steps(DataRoot(root).job(a).history, 21, falling_losses(10), run=2)
