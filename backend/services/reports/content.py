@@ -125,12 +125,28 @@ class ReportBuilder:
         """Yield the main results of the job, or of the best one."""
         keys = (*rated_metrics(self._views), *_MAIN_RESULTS)
         rows = [row for row in self._comparison.results if row.key in keys]
-        index = next((row.best.index(True) for row in rows if any(row.best)), 0)
+        index = self._best_index(rows) if self._names[1:] else 0
+        if index is None:
+            return
         if self._names[1:]:
             yield "Best job", self._names[index]
         yield from ((r.label, _value_text(r, index)) for r in rows if r.values[index] is not None)
         for key, pin in self._views[index].pins.items():
             yield _title(key), pin.reference
+
+    def _best_index(self, rows: Sequence[ComparedRow]) -> int | None:
+        """Return the job with the best rated value; None if all failed, or none is better."""
+        if all(view.state.has_failed for view in self._views):
+            return None
+        for row in rows:
+            if row.kind is not RowKind.METRIC:
+                continue
+            valued_jobs = [n for n, value in enumerate(row.values) if value is not None]
+            if any(row.best):
+                return row.best.index(True)
+            if len(valued_jobs) == 1:
+                return valued_jobs[0]
+        return None
 
     def _study(self) -> Iterator[Section]:
         study = self._subject.study

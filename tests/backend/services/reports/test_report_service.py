@@ -264,6 +264,34 @@ def test_a_sweep_has_a_row_for_each_job_the_best_first(
     assert part_page.texts["h1"] == ["Comparison of 3 jobs"]
 
 
+@pytest.mark.parametrize(
+    ("jobs", "best_job"),
+    [
+        (((JobState.FINISHED, 0.5), (JobState.FINISHED, 0.9)), "b"),
+        (((JobState.FINISHED, None), (JobState.FINISHED, 0.9)), "b"),
+        (((JobState.ERROR, 0.5), (JobState.FINISHED, 0.4)), "a"),
+        (((JobState.ERROR, 0.5), (JobState.LOST, 0.9)), ""),
+        (((JobState.ERROR, None), (JobState.ERROR, None)), ""),
+        (((JobState.FINISHED, 0.5), (JobState.FINISHED, 0.5)), ""),
+        (((JobState.CREATED, None), (JobState.FINISHED, None)), ""),
+    ],
+)
+def test_a_job_is_the_best_one_if_its_result_is_better(
+    services: Services,
+    root: Path,
+    tmp_path: Path,
+    jobs: tuple[tuple[JobState, float | None], ...],
+    best_job: str,
+) -> None:
+    for name, (state, accuracy) in zip("ab", jobs, strict=True):
+        is_new = state is JobState.CREATED
+        accuracies = [] if accuracy is None else [accuracy]
+        trained.job(root, name, [] if is_new else LOSSES[:10], accuracies, state)
+    page = written(services, tmp_path, "a", "b")
+    figures = dict(zip(page.texts.get("dt", []), page.texts.get("dd", []), strict=True))
+    assert figures.get("Best job", "") == best_job
+
+
 def test_a_study_has_its_table_also_when_jobs_were_removed(
     services: Services, root: Path, tmp_path: Path
 ) -> None:
