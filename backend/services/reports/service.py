@@ -9,12 +9,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.base.errors import BackendError, as_backend_error
+from backend.base.errors import BackendError, as_backend_error, exists_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.bundles.imported_job import environments, safe_stem
 from backend.records.base.account import expand_home
 from backend.records.base.atomic_files import replace_bytes
+from backend.records.base.validation import sanitize
 from backend.records.jobs.arguments import named_arguments
 from backend.records.jobs.comparison import MOST_JOBS
 from backend.records.jobs.placement import THIS_COMPUTER
@@ -68,7 +69,11 @@ class ReportService:
         """
         subject = self._find(names)
         path = expand_home(path or Path(f"{safe_stem(subject.title)}.html")).absolute()
-        if not (overwrite and path.is_file()):
+        if path.is_dir():
+            raise BackendError(f"{path} is a folder.", "Write the name of a file in it.")
+        if not overwrite and path.exists():
+            raise exists_error(path, "Choose another name, or replace the file with --overwrite.")
+        if not path.is_file():
             require_free(path)
         builder = ReportBuilder(self._services, subject, progress or Progress())
         report = masked(builder.build(samples, checkpoint), self._mask(subject, shows_places))
@@ -79,7 +84,8 @@ class ReportService:
     def _find(self, names: Sequence[str]) -> Subject:
         queries = self._services.queries
         if len(names) > 1:
-            views = [queries.show(job_id) for job_id in dict.fromkeys(map(queries.find, names))]
+            job_ids = dict.fromkeys(map(self._find_job, names))
+            views = [queries.show(job_id) for job_id in job_ids]
             tags = {sweep_of(view.tags) for view in views}
             sweep = self._find_sweep(tags.pop()) if len(tags) == 1 else None
             if sweep is not None and len(sweep.views) == len(views):
@@ -95,6 +101,19 @@ class ReportService:
                 raise
             return sweep
         return Subject(view.name, [view])
+
+    def _find_job(self, name: str) -> str:
+        try:
+            return self._services.queries.find(name)
+        except BackendError:
+            sweep = self._find_sweep(name)
+            if sweep is None:
+                raise
+            kind = "sweep" if sweep.study is None else "study"
+            raise BackendError(
+                f"“{sanitize(name)}” is a {kind}, and a {kind} has a report of its own.",
+                f"Name only the {kind}, or only jobs.",
+            ) from None
 
     def _find_sweep(self, name: str) -> Subject | None:
         queries = self._services.queries

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
@@ -410,21 +411,48 @@ def test_what_cannot_be_written_is_one_sentence_and_changes_nothing(
     services: Services, root: Path, tmp_path: Path
 ) -> None:
     trained.job(root, "digits", LOSSES)
+    trained.job(root, "a", LOSSES, tags=("sweep:rates-abcd",))
     target = tmp_path / "report.html"
     target.write_text("mine")
     (tmp_path / "folder.html").mkdir()
     for names, path, message in (
-        (["digits"], target, "exists already and was not changed"),
-        (["digits"], tmp_path / "folder.html", "exists already and was not changed"),
+        (["digits"], target, "exists already and was not changed.*--overwrite"),
+        (["digits"], tmp_path / "folder.html", "is a folder. Write the name of a file"),
+        (["digits", "rates-abcd"], tmp_path / "r.html", "“rates-abcd” is a sweep, and a sweep has"),
+        (["rates-abcd", "digits"], tmp_path / "r.html", "Name only the sweep, or only jobs"),
         (["digits"], tmp_path / "no" / "r.html", "does not exist"),
         (["digits"], Path("/proc/report.html"), "could not be written"),
         (["other"], tmp_path / "r.html", "There is no job “other”"),
         (["digits", "digits"], tmp_path / "r.html", "compares 2 to 8 jobs, not 1"),
     ):
-        with pytest.raises(BackendError, match=message):
+        with pytest.raises(BackendError) as refusal:
             services.reports.write(names, path)
+        assert re.search(message, refusal.value.with_remedy)
     assert target.read_text() == "mine"
     assert not (tmp_path / "r.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "file_name"),
+    [
+        ("--overwrite", "overwrite.html"),
+        ("- -rf /", "rf -.html"),
+        ("<b>", "b-.html"),
+        ("---", "job.html"),
+        ("a-b", "a-b.html"),
+    ],
+)
+def test_a_file_is_not_named_like_an_option(
+    services: Services,
+    root: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    file_name: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = services.reports.write([trained.job(root, name, LOSSES)])
+    assert path.name == file_name
 
 
 def test_the_command_writes_the_file_and_says_what_is_hidden(
