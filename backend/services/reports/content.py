@@ -74,6 +74,7 @@ class ReportBuilder:
         self._subject = subject
         self._progress = progress
         self._undrawn_texts: list[str] = []
+        self.prediction_errors: list[str] = []
         updates: list[ComparedUpdate] = []
         for number, view in enumerate(subject.views):
             progress.step(number, len(subject.views), "Reading the curves")
@@ -253,7 +254,10 @@ class ReportBuilder:
             except Cancelled:
                 raise
             except BackendError as error:
+                if not self._names[1:]:
+                    raise
                 # A job without a checkpoint has curves to show.
+                self.prediction_errors.append(f"{name}: {error.with_remedy}")
                 yield Section(title, (error.with_remedy,))
                 continue
             examples = prediction.examples[:_MAX_SAMPLES]

@@ -21,6 +21,7 @@ from backend.records.jobs.comparison import MOST_JOBS
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.sweeps.spec import sweep_of, sweep_title
 from backend.services.context.problem_report import SECRET_NAME, SecretFilter
+from backend.services.jobs.prediction import read_samples
 from backend.services.reports.content import ReportBuilder, Subject
 from backend.services.reports.html import masked, render
 from backend.services.reports.masking import Mask
@@ -55,6 +56,7 @@ class ReportService:
         shows_places: bool = False,
         overwrite: bool = False,
         progress: Progress | None = None,
+        notify: Callable[[str], None] | None = None,
     ) -> Path:
         """Write the report of a job, of several jobs, of a sweep or of a study.
 
@@ -62,11 +64,13 @@ class ReportService:
             path: By default the title in the current folder.
             samples: Numbers of validation samples, whose predictions are shown; "" for none.
             shows_places: Paths and machines are not hidden.
+            notify: Gets a sentence for each of several jobs that has no such predictions.
 
         Raises:
-            BackendError: There is no such job, sweep or study, or the file exists or cannot be
-                written. No partial file remains.
+            BackendError: There is no such job, sweep or study, a single job has no such
+                predictions, or the file exists or cannot be written. No partial file remains.
         """
+        read_samples(samples)
         subject = self._find(names)
         path = expand_home(path or Path(f"{safe_stem(subject.title)}.html")).absolute()
         if path.is_dir():
@@ -77,6 +81,8 @@ class ReportService:
             require_free(path)
         builder = ReportBuilder(self._services, subject, progress or Progress())
         report = masked(builder.build(samples, checkpoint), self._mask(subject, shows_places))
+        for message in builder.prediction_errors if notify else ():
+            notify(message)
         with as_backend_error(f"{path} could not be written"):
             replace_bytes(path, render(report).encode())
         return path

@@ -27,6 +27,7 @@ from backend.records.library.preview import SamplePart, SamplePreview
 from backend.records.reports.report import Plot
 from backend.records.studies.study import FormName, StartedStudy, StudyJob
 from backend.services.context.container import Services, open_services
+from backend.services.jobs.prediction import PredictionService
 from backend.services.reports import content, plots
 from tests.backend.services.studies.test_study_service import STUDY
 from tests.fakes import trained
@@ -343,12 +344,44 @@ def test_chosen_samples_are_shown_with_their_predictions(
     assert frames == ["M0.1000 0.2000H0.5000V1.0000H0.1000Z"] * 2
 
 
-def test_samples_of_a_job_without_a_checkpoint_leave_the_rest(
-    services: Services, root: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("samples", "checkpoint", "message"),
+    [
+        ("abc", "best", "“abc” is no number of a sample, and no range. Write numbers and ranges"),
+        ("10-3", "best", "“10-3” is no number of a sample"),
+        ("0", "epoch-9999", "has no checkpoint “epoch-9999”"),
+        ("99999", "best", "There is no sample 99,999"),
+    ],
+)
+def test_predictions_that_a_job_does_not_have_are_refused_and_of_several_jobs_noted(
+    services: Services,
+    root: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    samples: str,
+    checkpoint: str,
+    message: str,
 ) -> None:
-    page = written(services, tmp_path, trained.job(root, "digits", LOSSES), samples="0")
-    assert [text for text in page.texts["p"] if "checkpoint" in text]
-    assert "Curves" in page.texts["h2"]
+    def refuse(*_: object) -> Prediction:
+        raise BackendError("There is no sample 99,999: the validation data has 10.")
+
+    if samples == "99999":
+        monkeypatch.setattr(PredictionService, "predict", refuse)
+    for name in ("digits", "letters"):
+        trained.job(root, name, LOSSES)
+    target = tmp_path / "out.html"
+    arguments = ["--data-root", str(root), "--catalogue", str(tmp_path / "c.sqlite"), "report"]
+    arguments += ["-o", str(target), "--samples", samples, "--checkpoint", checkpoint]
+    assert run([*arguments, "digits"], lambda *_: 0) == 1
+    assert message in capsys.readouterr().err
+    assert not target.exists()
+    is_readable = samples in ("0", "99999")
+    assert run([*arguments, "digits", "letters"], lambda *_: 0) == int(not is_readable)
+    error_text = capsys.readouterr().err
+    assert error_text.count(message) == (2 if is_readable else 1)
+    assert not is_readable or "letters: " in error_text
+    assert target.exists() == is_readable
 
 
 def script_job(root: Path, epochs: list[int], **status: object) -> str:
