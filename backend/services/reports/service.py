@@ -81,8 +81,9 @@ class ReportService:
             require_free(path)
         builder = ReportBuilder(self._services, subject, progress or Progress())
         report = masked(builder.build(samples, checkpoint), self._mask(subject, shows_places))
-        for message in builder.prediction_errors if notify else ():
-            notify(message)
+        if notify is not None:
+            for message in builder.prediction_errors:
+                notify(message)
         with as_backend_error(f"{path} could not be written"):
             replace_bytes(path, render(report).encode())
         return path
