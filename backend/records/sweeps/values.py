@@ -71,6 +71,11 @@ class Axis:
         """True for a range without steps, which is not part of a grid."""
         return self.span is not None and not self.span.steps
 
+    @property
+    def has_one_value(self) -> bool:
+        ends = () if self.error_message() else self.ends()
+        return bool(ends) and ends[0] == ends[-1]
+
     def points(self) -> tuple[Any, ...]:
         """Return the values of a grid; empty for a range without steps."""
         if self.span is None:
