@@ -168,7 +168,8 @@ def _axes(assignments: Sequence[str], base: dict[str, Any]) -> list[Axis]:
                 f"--set {assignment}: has no “=”.", f"Use --set {assignment}={_FORMS}."
             )
         try:
-            axis = parse_axis(swept_path(field.strip(), base), text)
+            path = swept_path(field.strip(), base)
+            axis = parse_axis(path, text, value_at(base, path))
         except ValueError as error:
             raise BackendError(str(error), "Nothing was created.") from error
         if axis.path in axes:
