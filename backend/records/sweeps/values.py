@@ -34,6 +34,8 @@ _NUMBER = r"[-+]?(?:\d+[.,]?\d*|[.,]\d+)(?:[eE][-+]?\d+)?"
 _RANGE = re.compile(
     rf"^\s*({_NUMBER})\s*(?:\.\.|–)\s*({_NUMBER})\s*(?::\s*(\d+)\s*)?(?::\s*(\w+)\s*)?$"
 )
+_RANGE_LIKE = re.compile(r"[^/\\]+(?:\.\.|–)[^/\\]+")
+"""A text that was meant as a range; one with a slash is a path."""
 _COMMA = re.compile(r"(?<![\d.eE])(?<![eE][-+])(\d+),(?=(\d+)(?![\d.]))")
 """A comma without a space between two whole numbers: between values, or inside of a number."""
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}\.\d{3}")
@@ -180,6 +182,8 @@ def parse_axis(path: str, text: str, base_value: object = None) -> Axis:
         texts = [part.strip() for part in text.split(";" if has_semicolons else ",")]
         if not all(texts):
             raise ValueError(f"{path}: has an empty value next to a comma; use {FORMS}.")
+        if kind == ARGUMENT:
+            texts = _argument_texts(path, texts, base_value)
         axis = Axis(path, tuple(typed_value(path, part) for part in texts))
         if kind in ("whole", "number"):
             first_text = next((value for value in axis.values if isinstance(value, str)), None)
@@ -208,6 +212,30 @@ def _is_number(value: object) -> bool:
 def _is_fraction(value: object) -> bool:
     """Return whether a value is a number that is no whole one: 0.5, 1e-3, also 1.0."""
     return _is_number(value) and ("." in str(value) or not float(str(value)).is_integer())
+
+
+def _argument_texts(path: str, texts: Sequence[str], base_value: object) -> list[str]:
+    """Return the values of an argument, with a point in place of each decimal comma.
+
+    Only semicolons leave commas in a value. It is decimal in ``0,1``, and in ``1,5`` if the base
+    job has a fraction; ``64,64`` is otherwise a list.
+
+    Raises:
+        ValueError: A value is like a range, and the base job has no text.
+    """
+    is_text = base_value is not None and not _is_number(base_value)
+    for text in texts:
+        if not is_text and _RANGE_LIKE.fullmatch(text):
+            raise ValueError(
+                f"{path}: “{sanitize(text)}” is neither a value nor a range; a range has two "
+                "numbers and stands alone, such as 1..4 or 1e-4..0.1:log."
+            )
+    are_decimals = not is_text and all(
+        re.fullmatch(_NUMBER, text)
+        and ("," not in text or _is_fraction(base_value) or text.lstrip("+-").startswith("0,"))
+        for text in texts
+    )
+    return [with_point(text) for text in texts] if are_decimals else list(texts)
 
 
 def value_text(value: object) -> str:

@@ -192,6 +192,36 @@ def test_a_range_of_an_argument_with_whole_ends_is_whole_unless_the_job_has_a_fr
 
 
 @pytest.mark.parametrize(
+    ("text", "base_value", "values"),
+    [
+        ("0,1;0,5", None, ("0.1", "0.5")),
+        ("0,1; 1,5", "0.9", ("0.1", "1.5")),
+        ("64,64; 32", "64", ("64,64", "32")),
+        ("0,1; 0,2", "0,1", ("0,1", "0,2")),
+        ("0,1; 2,3", None, ("0,1", "2,3")),
+        ("0,1; sgd", None, ("0,1", "sgd")),
+        ("0,1,2; 3", None, ("0,1,2", "3")),
+        ("../data..old, a/b..c", None, ("../data..old", "a/b..c")),
+        ("main..dev, a..b", "v1..v2", ("main..dev", "a..b")),
+    ],
+)
+def test_a_comma_in_an_argument_is_decimal_if_the_job_or_a_zero_says_so(
+    text: str, base_value: str | None, values: tuple[str, ...]
+) -> None:
+    assert parse_axis("arguments.x", text, base_value).values == values
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["abc..def", "0.01..0.1..1", "0, 1e-4..0.1:log", "1..4, 8", "0.1..x; 2", "1e-4–much"],
+)
+@pytest.mark.parametrize("base_value", [None, "0.1", "2"])
+def test_a_range_that_is_none_is_no_text(text: str, base_value: str | None) -> None:
+    with pytest.raises(ValueError, match=r"^arguments\.x: “[^”]+” is neither a value nor a range;"):
+        parse_axis("arguments.x", text, base_value)
+
+
+@pytest.mark.parametrize(
     ("text", "path"),
     [
         ("lr", "arguments.lr"),
