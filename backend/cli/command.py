@@ -184,7 +184,8 @@ def command(
 def help_phrase(docstring: str | None) -> str:
     """Return the first line of a docstring as the help of a command: "start a job"."""
     line = (docstring or "").partition("\n")[0].rstrip(".")
-    return line[:1].lower() + line[1:]
+    # An abbreviation such as GPU stays.
+    return line if line[1:2].isupper() else line[:1].lower() + line[1:]
 
 
 def groups() -> list[str]:

@@ -203,6 +203,10 @@ class Reporter:
         self._alarms[alarm.kind] = alarm
         self._wake_event.set()
 
+    def remove_alarm(self, kind: str) -> None:
+        """Show no warning of this kind from now on."""
+        self._alarms.pop(kind, None)
+
     def begin_evaluation(self) -> None:
         self.set_state(JobState.EVALUATING)
         self._eta.begin_evaluation()

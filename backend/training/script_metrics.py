@@ -298,6 +298,13 @@ class ScriptMetrics:
             {key: value for key, value in numbers.items() if key in NO_METRICS}
         )
         if not numbers.keys() <= NO_METRICS:
+            if self._line_count == self._lines_before > 0:
+                # A run whose numbers were not found may lie between the runs before and this one.
+                marked = self._marked_numbers
+                epoch = next((marked[key] for key in EPOCHS if key in marked), 0.0)
+                if 1 <= epoch < math.inf:
+                    earlier_lines = round((epoch - 1) * self._steps_per_epoch)
+                    self._line_count = max(self._line_count, earlier_lines)
             self._line_count += 1
             has_step = any(key in self._marked_numbers for key in STEPS)
             count = {} if has_step else {"step": self._line_count}

@@ -53,6 +53,8 @@ _TICK_S = 0.25
 _POLL_S = 2.0
 _PAUSE_FACTOR = 20
 """A reading of the curves that took a second is followed by this many seconds without one."""
+_UNMATCHED_NS = 60_000_000_000
+"""A script that has written none of its numbers for so long may have other names for them."""
 _TERM_S = 5.0
 _QUICK_TERM_S = 1.0
 _IDLE_S = 10.0
@@ -395,7 +397,7 @@ class ScriptReports:
         self._config = launch.config
         status = last_status(folder)
         self._steps_before = status.step if status is not None else 0
-        steps = self._steps_before if launch.resume_from else 0
+        steps = self._resumed_step = self._steps_before if launch.resume_from else 0
         epochs = status.epoch if status is not None and launch.resume_from else 0
         self._metrics = ScriptMetrics(
             log,
@@ -502,8 +504,10 @@ class ScriptReports:
             self._reporter.add_alarm(Alarm(BAD_CURVE, point.step, message))
 
     def _warn_of_unmatched(self, is_over: bool) -> None:
-        """Report patterns without a number when the script is over, or other numbers came first."""
-        if self._metrics.is_unmatched and (is_over or self._points):
+        """Report patterns that find nothing: after a while, at the end, or beside other numbers."""
+        if not self._metrics.is_unmatched:
+            self._reporter.remove_alarm(UNMATCHED)
+        elif is_over or self._points or time.time_ns() > self._begin_ns + _UNMATCHED_NS:
             pattern_list = number_format.name_list([f"“{pattern}”" for pattern in self._patterns])
             message = f"No line of the log has a number at {pattern_list}."
             if self._points:
@@ -534,7 +538,7 @@ class ScriptReports:
         """
         index = bisect_left(self._polled_steps, (written_ns, 0), hi=len(self._polled_steps) - 1)
         # Numbers of the log's text are known from their second line on, so later than the file.
-        newest_step = self._polled_steps[index][1] or min(self._points, default=0)
+        newest_step = self._polled_steps[index][1] or min(self._points, default=self._resumed_step)
         previous_step = self._polled_steps[index - 1][1] if index else 0
 
         def is_step(number: int) -> bool:

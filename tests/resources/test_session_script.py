@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import stat
+import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -80,3 +82,33 @@ def test_only_the_user_of_the_node_reads_the_token(script: Any, tmp_path: Path) 
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert not earlier_folder.exists()
     assert other_folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("devices", "percent"),
+    [("", 0), ("GPU-a", 0), ("GPU-a,GPU-b", 40), ("1", 40), ("MIG-c", 0)],
+)
+def test_the_use_of_a_gpu_is_read_from_the_driver(
+    script: Any, monkeypatch: pytest.MonkeyPatch, devices: str, percent: int
+) -> None:
+    class NVMLError(Exception):
+        pass
+
+    uses = {"GPU-a": 0, "GPU-b": 40, 0: 0, 1: 40}
+
+    def utilization(handle: Any) -> Any:
+        if handle not in uses:
+            # A part of a GPU (MIG) has no figure.
+            raise NVMLError
+        return SimpleNamespace(gpu=uses[handle])
+
+    driver = SimpleNamespace(
+        NVMLError=NVMLError,
+        nvmlInit=lambda: None,
+        nvmlDeviceGetHandleByIndex=int,
+        nvmlDeviceGetHandleByUUID=str,
+        nvmlDeviceGetUtilizationRates=utilization,
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", driver)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", devices)
+    assert script._gpu_percent() == percent

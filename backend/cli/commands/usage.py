@@ -29,7 +29,9 @@ def usage(
     *,
     by: Annotated[
         tuple[str, ...],
-        ArgSpec(help="rows; may be repeated; default: user", choices=[*LedgerKey]),
+        ArgSpec(
+            help="rows; may be repeated; default: user", choices=[key.value for key in LedgerKey]
+        ),
     ] = (),
     since: Annotated[object, ArgSpec("DATE", "from this day, month or year on", _period)] = None,
     until: Annotated[object, ArgSpec("DATE", "to the end of it", _period)] = None,

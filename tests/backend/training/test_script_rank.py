@@ -26,7 +26,7 @@ from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.script import interpreter
 from backend.records.jobs.status import BAD_CURVE, UNMATCHED, last_status
-from backend.training import script_disk
+from backend.training import script_disk, script_rank
 from backend.training.script_disk import DiskWatch
 from backend.training.script_rank import Script, ScriptReports
 
@@ -401,6 +401,35 @@ def test_epochs_of_a_resumed_run_count_the_steps_of_those_before(tmp_path: Path)
         "loss": {step: pytest.approx(1 / step) for step in (100, 200, 300)},
         "val_loss": {400: 0.2, 500: 0.1},
     }
+
+
+def test_a_run_between_whose_numbers_were_not_found_leaves_a_gap(tmp_path: Path) -> None:
+    folder, pattern = JobFolder(tmp_path / "job"), "epoch {epoch} loss {loss}"
+    runs = [("", pattern, range(1, 5)), ("a", "ep {epoch} loss {loss}", range(5, 11))]
+    for resume_from, run_pattern, epochs in (*runs, ("a", pattern, range(11, 14))):
+        reports = reports_of(tmp_path, resume_from, log_numbers=[run_pattern])
+        with folder.rank_log(0).open("a") as log:
+            log.writelines(f"epoch {epoch} loss {epoch}\n" for epoch in epochs)
+        reports.close(ended_well=True)
+    steps = (*range(1, 5), *range(11, 14))
+    assert curves_of(folder) == {"loss": {step: float(step) for step in steps}}
+
+
+def test_the_warning_goes_when_a_line_matches_after_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script_rank, "_UNMATCHED_NS", 0)
+    reports, folder = (
+        reports_of(tmp_path, log_numbers=["loss: {loss}"]),
+        JobFolder(tmp_path / "job"),
+    )
+    reports.update()
+    assert list(reports._reporter._alarms) == [UNMATCHED]
+    folder.rank_log(0).write_text("loss: 0.5\n")
+    reports.close(ended_well=True)
+    status = last_status(folder)
+    assert status is not None
+    assert not status.alarms
 
 
 def test_a_curve_that_becomes_nan_is_a_warning(tmp_path: Path) -> None:
