@@ -55,8 +55,8 @@ def as_backend_error(prefix: str) -> Iterator[None]:
         raise BackendError(f"{prefix}: {error.strerror or error}.", remedy) from error
 
 
-def exists_error(path: object) -> BackendError:
-    return BackendError(f"{path} exists already and was not changed.", "Choose another name.")
+def exists_error(path: object, remedy: str = "Choose another name.") -> BackendError:
+    return BackendError(f"{path} exists already and was not changed.", remedy)
 
 
 def unforeseen(error: OSError) -> BackendError:

@@ -25,6 +25,7 @@ def report(
     overwrite: Annotated[bool, "replace an existing file"] = False,
 ) -> Answer:
     """Write curves, differences, notes and hashes of jobs to one HTML file."""
+    notes: list[str] = []
     path = session.services.reports.write(
         names,
         output,
@@ -33,8 +34,10 @@ def report(
         shows_places=with_places,
         overwrite=overwrite,
         progress=session.progress,
+        notify=notes.append,
     )
-    hint = Note("Paths and machines are hidden; --with-places shows them.")
+    if not with_places:
+        notes.append("Paths and machines are hidden; --with-places shows them.")
     data = {"path": str(path), "bytes": path.stat().st_size}
     line = f"Wrote {path} ({size_text(path.stat().st_size)})."
-    return Answer(data, line, *([] if with_places else [hint]))
+    return Answer(data, line, *map(Note, notes))

@@ -155,6 +155,6 @@ def environments(folder: JobFolder) -> tuple[RunEnvironment, ...]:
 
 
 def safe_stem(name: str) -> str:
-    """Make a file name of a job's name that is valid on any system."""
-    safe_name = "".join(c if c.isalnum() or c in " -_" else "-" for c in name).strip()
+    """Make a file name of a job's name that is valid on any system, and does not begin with “-”."""
+    safe_name = "".join(c if c.isalnum() or c in " -_" else "-" for c in name).strip().lstrip("- ")
     return Path(safe_name[:80] or "job").name

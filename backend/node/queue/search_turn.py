@@ -122,10 +122,11 @@ class SearchTurn:
         unit = "epoch" if newest_epoch else "step"
         for epoch in sorted(values.keys() - frozen.intermediate_values.keys()):
             # An epoch has its last value when the next one has begun.
-            if reason or (epoch == newest_epoch and not has_ended):
+            if not has_ended and (reason or epoch == newest_epoch):
                 break
             trial.report(values[epoch], epoch)
-            if epoch != last_epoch and trial.should_prune():
+            # A run that has ended can no longer be stopped.
+            if epoch != last_epoch and not has_ended and trial.should_prune():
                 reason = self._reason(f"{unit} {epoch}")
                 trial.set_user_attr(_REASON, reason)
         if reason and not has_ended:
@@ -151,7 +152,8 @@ class SearchTurn:
     def _end(
         self, run_exit: RunExit, value: float | None, reason: str, names: frozenset[str]
     ) -> tuple[str, str]:
-        if reason:
+        # A short run may finish before its stop arrives.
+        if reason and run_exit.state is not JobState.FINISHED:
             return searches.PRUNED, reason
         if run_exit.state is JobState.ERROR or value is None:
             metric = sanitize(self._search.metric)

@@ -15,6 +15,7 @@ from backend.records.jobs import flat_settings
 from backend.records.jobs.history import HistoryUpdate
 from backend.records.jobs.metric_names import OF_NO_DATA, metric_label, usual_mode
 from backend.records.jobs.settings import label
+from backend.records.jobs.state import JobState
 from backend.records.jobs.status import finite
 from backend.records.jobs.view import JOULES_A_KWH, JobView
 
@@ -51,6 +52,8 @@ class RunFigures:
     seconds: float = 0.0
     steps: int = 0
     """Steps that were made in ``seconds``."""
+    untimed_steps: int = 0
+    """Steps of the first block of each run: the block has only the time of its end."""
 
 
 @dataclass(frozen=True)
@@ -210,8 +213,12 @@ def _epochs_done(view: JobView) -> str:
     if not view.run:
         return "0"
     per_epoch = view.status.steps_per_epoch
+    # Only the end shows that the newest epoch of a script is complete.
+    newest_is_done = view.state is JobState.FINISHED
     epoch_count = (
-        min(view.epochs, view.step // per_epoch) if per_epoch else max(view.status.epoch - 1, 0)
+        min(view.epochs, view.step // per_epoch)
+        if per_epoch
+        else max(view.status.epoch - (not newest_is_done), 0)
     )
     return (
         str(epoch_count)
@@ -226,8 +233,12 @@ def _epoch_seconds(view: JobView, figures: RunFigures) -> float | None:
     return figures.seconds / figures.steps * view.status.steps_per_epoch
 
 
-def _training_s(_view: JobView, figures: RunFigures) -> float | None:
-    return figures.seconds if figures.steps else None
+def _training_s(view: JobView, figures: RunFigures) -> float | None:
+    if not figures.steps:
+        return None
+    # A script may write many steps at once, so its untimed steps have no pace.
+    untimed_steps = figures.untimed_steps if view.status.steps_per_epoch else 0
+    return figures.seconds * (1 + untimed_steps / figures.steps)
 
 
 def _row_json(row: ComparedRow) -> dict[str, Any]:

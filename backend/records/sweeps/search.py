@@ -88,6 +88,9 @@ class Search(Record, label="search"):
             yield error("sampler", "cma-es needs a setting with a range; use tpe for lists.")
         if "slurm" in base:
             yield ConfigError("slurm", "slurm: has a queue of its own; a search needs nodes.")
+        if axes and all(axis.has_one_value for axis in axes):
+            message = "has only one value; there is nothing to search."
+            yield ConfigError(axes[0].path, f"{axes[0].path}: {message}")
         for axis in axes:
             # With the strategy, what starts the processes changes, too.
             if axis.path.partition(".")[0] in _FIXED or axis.path == "strategy.name":

@@ -29,7 +29,7 @@ from backend.records.jobs.settings import (
 from backend.records.jobs.view import JobView
 from backend.records.sweeps import search as searches
 from backend.records.sweeps.search import Search
-from backend.records.sweeps.values import Axis, ValueRange, parse_axis, value_text
+from backend.records.sweeps.values import Axis, ValueRange, parse_axis, value_text, with_kind
 
 MAX_JOBS = 200
 TAG = "sweep:"
@@ -257,21 +257,23 @@ def sweep_file(sweep: Sweep) -> dict[str, Any]:
 def _axis_entry(axis: Axis) -> Any:
     """Write a range as users type it: TOML would move a table behind all values."""
     if axis.span is not None:
-        low, high, steps = axis.span.low, axis.span.high, axis.span.steps
-        return f"{low!r}..{high!r}" + (f":{steps}" if steps else "") + f":{axis.span.scale}"
+        low, high = axis.span.end_texts
+        steps = f":{axis.span.steps}" if axis.span.steps else ""
+        return f"{low}..{high}{steps}:{axis.span.scale}"
     return [list(value) if isinstance(value, tuple) else value for value in axis.values]
 
 
 def _read_axis(text: str, value: Any, base: Mapping[str, Any]) -> Axis | ConfigError:
     try:
-        return _axis(swept_path(text, base), value)
+        path = swept_path(text, base)
+        return _axis(path, value, value_at(base, path))
     except ValueError as error:
         return ConfigError(text, str(error))
 
 
-def _axis(path: str, value: Any) -> Axis:
+def _axis(path: str, value: Any, base_value: Any) -> Axis:
     if isinstance(value, str):
-        return parse_axis(path, value)
+        return parse_axis(path, value, base_value)
     if isinstance(value, Mapping):
         for key in value:
             if key not in _SPAN_KEYS:
@@ -281,7 +283,8 @@ def _axis(path: str, value: Any) -> Axis:
             raise ValueError(f"{path}: a range needs numbers as from, to and steps.")
         low, high, steps = (float(n) for n in limits)
         span = ValueRange(low, high, int(steps), str(value.get("scale", "linear")))
-        return Axis(path, span=span)
+        is_written_whole = argument_name(path) and all(isinstance(n, int) for n in limits[:2])
+        return Axis(path, span=with_kind(span, base_value) if is_written_whole else span)
     return Axis(path, tuple(value) if isinstance(value, list) else (value,))
 
 

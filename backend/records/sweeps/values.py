@@ -10,7 +10,7 @@ import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tomllib
@@ -34,6 +34,8 @@ _NUMBER = r"[-+]?(?:\d+[.,]?\d*|[.,]\d+)(?:[eE][-+]?\d+)?"
 _RANGE = re.compile(
     rf"^\s*({_NUMBER})\s*(?:\.\.|–)\s*({_NUMBER})\s*(?::\s*(\d+)\s*)?(?::\s*(\w+)\s*)?$"
 )
+_RANGE_LIKE = re.compile(r"[^/\\]+(?:\.\.|–)[^/\\]+")
+"""A text that was meant as a range; one with a slash is a path."""
 _COMMA = re.compile(r"(?<![\d.eE])(?<![eE][-+])(\d+),(?=(\d+)(?![\d.]))")
 """A comma without a space between two whole numbers: between values, or inside of a number."""
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}\.\d{3}")
@@ -46,12 +48,23 @@ _ENOUGH_DIGITS = (3, 4, 6, 9, 12, 17)
 
 @dataclass(frozen=True)
 class ValueRange:
-    """A range from ``low`` to ``high``, both included. ``steps`` 0: only for random draws."""
+    """A range from ``low`` to ``high``, both included. ``steps`` 0: only for random draws.
+
+    ``is_whole``: an argument of a script that has only whole numbers; a setting's kind says it.
+    """
 
     low: float
     high: float
     steps: int = 0
     scale: str = LINEAR
+    is_whole: bool = False
+
+    @property
+    def end_texts(self) -> tuple[str, str]:
+        """Return both ends, so that `parse_axis` reads them as whole numbers, or as others."""
+        if self.is_whole:
+            return str(int(self.low)), str(int(self.high))
+        return repr(float(self.low)), repr(float(self.high))
 
 
 @dataclass(frozen=True)
@@ -64,12 +77,17 @@ class Axis:
 
     @property
     def is_whole(self) -> bool:
-        return field_kind(self.path) == "whole"
+        return field_kind(self.path) == "whole" or (self.span is not None and self.span.is_whole)
 
     @property
     def is_drawn_only(self) -> bool:
         """True for a range without steps, which is not part of a grid."""
         return self.span is not None and not self.span.steps
+
+    @property
+    def has_one_value(self) -> bool:
+        ends = () if self.error_message() else self.ends()
+        return bool(ends) and ends[0] == ends[-1]
 
     def points(self) -> tuple[Any, ...]:
         """Return the values of a grid; empty for a range without steps."""
@@ -132,8 +150,12 @@ def has_ranges(path: str) -> bool:
     return field_kind(path) in _RANGES
 
 
-def parse_axis(path: str, text: str) -> Axis:
+def parse_axis(path: str, text: str, base_value: object = None) -> Axis:
     """Parse the axis that a user typed.
+
+    Args:
+        base_value: The value of the field in the base job, None if it is not known. It shows
+            whether an argument of a script is a number, and a whole one.
 
     Raises:
         ValueError: It is not an axis; the message is a sentence that names the field.
@@ -141,23 +163,28 @@ def parse_axis(path: str, text: str) -> Axis:
     kind = field_kind(path)
     match = _RANGE.match(text) if kind in _RANGES else None
     if match is not None:
-        low, high, steps, scale = match.groups()
-        axis = Axis(
-            path,
-            span=ValueRange(
-                float(_with_point(low)), float(_with_point(high)), int(steps or 0), scale or LINEAR
-            ),
-        )
+        low_text, high_text, steps, scale = match.groups()
+        low, high = with_point(low_text), with_point(high_text)
+        if ("," in low_text) != ("," in high_text):
+            raise ValueError(
+                f"{path}: “{low_text}..{high_text}” could be a range, or a value and a range; "
+                f"write {low}..{high} for the range, which cannot be joined with other values."
+            )
+        span = ValueRange(float(low), float(high), int(steps or 0), scale or LINEAR)
+        is_written_whole = kind == ARGUMENT and "." not in low + high
+        axis = Axis(path, span=with_kind(span, base_value) if is_written_whole else span)
     elif not text.strip():
         axis = Axis(path)
     else:
         if kind in ("whole", "number"):
             _refuse_ambiguous(path, kind, text)
         has_semicolons = kind in LISTS or (";" in text and kind != "text")
-        texts = text.split(";" if has_semicolons else ",")
-        if not all(part.strip() for part in texts):
+        texts = [part.strip() for part in text.split(";" if has_semicolons else ",")]
+        if not all(texts):
             raise ValueError(f"{path}: has an empty value next to a comma; use {FORMS}.")
-        axis = Axis(path, tuple(typed_value(path, part.strip()) for part in texts))
+        if kind == ARGUMENT:
+            texts = _argument_texts(path, texts, base_value)
+        axis = Axis(path, tuple(typed_value(path, part) for part in texts))
         if kind in ("whole", "number"):
             first_text = next((value for value in axis.values if isinstance(value, str)), None)
             if first_text is not None:
@@ -165,6 +192,50 @@ def parse_axis(path: str, text: str) -> Axis:
     if axis.error_message():
         raise ValueError(f"{path}: {axis.error_message()}")
     return axis
+
+
+def with_kind(span: ValueRange, base_value: object) -> ValueRange:
+    """Return the range of an argument of a script, of whole numbers if both ends are whole.
+
+    Not if the value in the base job is a fraction; nor, if that is unknown, if there are more
+    steps than whole numbers.
+    """
+    are_ends_whole = span.low.is_integer() and span.high.is_integer()
+    has_room = _is_number(base_value) or span.steps <= span.high - span.low + 1
+    return replace(span, is_whole=are_ends_whole and has_room and not _is_fraction(base_value))
+
+
+def _is_number(value: object) -> bool:
+    return "," not in str(value) and bool(re.fullmatch(_NUMBER, str(value)))
+
+
+def _is_fraction(value: object) -> bool:
+    """Return whether a value is a number that is no whole one: 0.5, 1e-3, also 1.0."""
+    return _is_number(value) and ("." in str(value) or not float(str(value)).is_integer())
+
+
+def _argument_texts(path: str, texts: Sequence[str], base_value: object) -> list[str]:
+    """Return the values of an argument, with a point in place of each decimal comma.
+
+    Only semicolons leave commas in a value. It is decimal in ``0,1``, and in ``1,5`` if the base
+    job has a fraction; ``64,64`` is otherwise a list.
+
+    Raises:
+        ValueError: A value is like a range, and the base job has no text.
+    """
+    is_text = base_value is not None and not _is_number(base_value)
+    for text in texts:
+        if not is_text and _RANGE_LIKE.fullmatch(text):
+            raise ValueError(
+                f"{path}: “{sanitize(text)}” is neither a value nor a range; a range has two "
+                "numbers and stands alone, such as 1..4 or 1e-4..0.1:log."
+            )
+    are_decimals = not is_text and all(
+        re.fullmatch(_NUMBER, text)
+        and ("," not in text or _is_fraction(base_value) or text.lstrip("+-").startswith("0,"))
+        for text in texts
+    )
+    return [with_point(text) for text in texts] if are_decimals else list(texts)
 
 
 def value_text(value: object) -> str:
@@ -186,7 +257,8 @@ def value_text(value: object) -> str:
 def axis_text(axis: Axis) -> str:
     """Format the values of an axis as its field shows them: ``0.01, 0.03, 0.1``."""
     if axis.span is not None and not axis.span.steps:
-        return f"{value_text(axis.span.low)} to {value_text(axis.span.high)}"
+        whole_hint = " (whole numbers)" if axis.span.is_whole else ""
+        return f"{value_text(axis.span.low)} to {value_text(axis.span.high)}{whole_hint}"
     texts = [value_text(value) for value in axis.points()]
     has_commas = field_kind(axis.path) == ARGUMENT and any(
         "," in axis_value for axis_value in texts
@@ -210,7 +282,7 @@ def read_value(kind: str, text: str) -> Any:
         return text
     if kind not in ("whole", "number"):
         return text
-    number = _with_point("".join(text.split()))
+    number = with_point("".join(text.split()))
     if kind == "whole" and _THOUSANDS.fullmatch(number):
         return text.strip()
     with suppress(ValueError):
@@ -253,7 +325,8 @@ def typed_value(path: str, text: str) -> Any:
     return value
 
 
-def _with_point(number: str) -> str:
+def with_point(number: str) -> str:
+    """Replace a decimal comma by a point."""
     is_decimal = number.count(",") == 1 and "." not in number
     return number.replace(",", ".") if is_decimal else number
 

@@ -40,6 +40,7 @@ class _Cursor:
     inner: object
     figures: RunFigures
     last_step_s: float
+    run_start_s: float
 
 
 class ComparisonService:
@@ -59,11 +60,12 @@ class ComparisonService:
         is_restart = previous is None or history.drop_from == 0
         previous_figures = RunFigures() if previous is None or is_restart else previous.figures
         last_step_s = math.nan if previous is None or is_restart else previous.last_step_s
-        figures = _add_figures(previous_figures, history, last_step_s)
+        run_start_s = math.nan if previous is None or is_restart else previous.run_start_s
+        figures, run_start_s = _add_figures(previous_figures, history, last_step_s, run_start_s)
         if len(history.seconds):
             last_step_s = float(history.seconds[-1])
         return ComparedUpdate(
-            update.view, history, figures, _Cursor(update.cursor, figures, last_step_s)
+            update.view, history, figures, _Cursor(update.cursor, figures, last_step_s, run_start_s)
         )
 
     def views(self, job_ids: Sequence[str]) -> tuple[JobView, ...]:
@@ -191,11 +193,14 @@ def _field(value: float) -> str:
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
 
 
-def _add_figures(previous: RunFigures, history: HistoryUpdate, last_step_s: float) -> RunFigures:
-    """Add the new points to ``previous``.
+def _add_figures(
+    previous: RunFigures, history: HistoryUpdate, last_step_s: float, run_start_s: float
+) -> tuple[RunFigures, float]:
+    """Add the new points to ``previous``; return also the seconds of the last run's first step.
 
     Args:
         last_step_s: Seconds of the last step in ``previous``; NaN without steps.
+        run_start_s: Seconds of the first step of its last run; NaN without steps.
     """
     import numpy as np
 
@@ -219,8 +224,13 @@ def _add_figures(previous: RunFigures, history: HistoryUpdate, last_step_s: floa
         np.asarray(history.steps), [start.first_step for start in history.run_starts]
     )
     is_counted = ~is_run_start & (durations > 0)
-    return RunFigures(
+    # Blocks that are written together have one time: all their steps were made until then.
+    run_starts_s = np.concatenate(([run_start_s], seconds[1:][is_run_start]))
+    is_timed = seconds[1:] != run_starts_s[np.cumsum(is_run_start)]
+    figures = RunFigures(
         metrics,
         previous.seconds + float(durations[is_counted].sum()),
-        previous.steps + int(is_counted.sum()),
+        previous.steps + int(is_timed.sum()),
+        previous.untimed_steps + int((~is_timed).sum()),
     )
+    return figures, float(run_starts_s[-1])

@@ -168,16 +168,21 @@ class PredictionService:
         }
 
 
+def read_samples(text: str) -> tuple[int, ...]:
+    """Return the numbers of samples as `parse_samples`, or raise a `BackendError`."""
+    try:
+        return parse_samples(text)
+    except ValueError as error:
+        raise BackendError(f"{error}.", "Write numbers and ranges: 3, 10-20.") from error
+
+
 def _tool_request(selection: PredictionInput) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the samples to select, for the tool's request and for the cache key."""
     if selection.files:
         files = _list_files(selection.files)
         stamps = (f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in files.items())
         return {"files": list(files)}, tuple(stamps)
-    try:
-        samples = parse_samples(selection.samples)
-    except ValueError as error:
-        raise BackendError(f"{error}.", "Write numbers and ranges: 3, 10-20.") from error
+    samples = read_samples(selection.samples)
     return {"split": selection.split, "samples": samples}, (selection.split, repr(samples))
 
 

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError, Cancelled
+from backend.base.log import swallowed
 from backend.base.progress import Progress
 from backend.datastore.bundles.imported_job import environments, safe_stem
 from backend.records.base import timestamps
@@ -39,7 +40,7 @@ from backend.records.studies.table import table_texts
 from backend.records.sweeps.spec import TAG
 from backend.records.sweeps.summary import job_label, shared_token_count
 from backend.services.context.problem_report import HIDDEN
-from backend.services.reports.plots import curve_points, draw, study_plot
+from backend.services.reports.plots import curve_points, draw, has_epochs, study_plot
 
 if TYPE_CHECKING:
     from backend.services.context.container import Services
@@ -72,6 +73,8 @@ class ReportBuilder:
         self._services = services
         self._subject = subject
         self._progress = progress
+        self._undrawn_texts: list[str] = []
+        self.prediction_errors: list[str] = []
         updates: list[ComparedUpdate] = []
         for number, view in enumerate(subject.views):
             progress.step(number, len(subject.views), "Reading the curves")
@@ -94,10 +97,11 @@ class ReportBuilder:
     def build(self, samples: str, checkpoint: str) -> Report:
         """Return the report, with the predictions of a checkpoint for these samples."""
         sections = [*self._study()]
+        plots = tuple(self._plots()) if self._views else ()
         if self._views:
             sections += (
                 *islice(self._failures(), MOST_JOBS),
-                Section("Curves", self._curve_texts(), plots=tuple(self._plots())),
+                Section("Curves", (*self._curve_texts(), *self._undrawn_texts), plots=plots),
                 Section("Results", tables=tuple(self._tables())),
                 *(self._samples(samples, checkpoint) if samples.strip() else ()),
                 *islice(self._notes(), MOST_JOBS),
@@ -122,12 +126,28 @@ class ReportBuilder:
         """Yield the main results of the job, or of the best one."""
         keys = (*rated_metrics(self._views), *_MAIN_RESULTS)
         rows = [row for row in self._comparison.results if row.key in keys]
-        index = next((row.best.index(True) for row in rows if any(row.best)), 0)
+        index = self._best_index(rows) if self._names[1:] else 0
+        if index is None:
+            return
         if self._names[1:]:
             yield "Best job", self._names[index]
         yield from ((r.label, _value_text(r, index)) for r in rows if r.values[index] is not None)
         for key, pin in self._views[index].pins.items():
             yield _title(key), pin.reference
+
+    def _best_index(self, rows: Sequence[ComparedRow]) -> int | None:
+        """Return the job with the best rated value; None if all failed, or none is better."""
+        if all(view.state.has_failed for view in self._views):
+            return None
+        for row in rows:
+            if row.kind is not RowKind.METRIC:
+                continue
+            valued_jobs = [n for n, value in enumerate(row.values) if value is not None]
+            if any(row.best):
+                return row.best.index(True)
+            if len(valued_jobs) == 1:
+                return valued_jobs[0]
+        return None
 
     def _study(self) -> Iterator[Section]:
         study = self._subject.study
@@ -181,7 +201,7 @@ class ReportBuilder:
 
     def _plots(self) -> Iterator[Plot]:
         histories = [update.history for update in self._updates]
-        by_epoch = all(len(h.epochs_done) == len(h.steps) for h in histories)
+        by_epoch = all(map(has_epochs, histories))
         names = dict.fromkeys((*rated_metrics(self._views), "loss"))
         names |= dict.fromkeys(name for history in histories for name in sorted(history.metrics))
         metrics = [n for n in names if n not in OF_NO_DATA or n == OF_NO_DATA[0]]
@@ -194,15 +214,19 @@ class ReportBuilder:
                 if is_single
                 else [(h, plot, name) for h, name in zip(histories, self._names, strict=False)]
             )
-            curves = [
-                curve_points(history, metric, name, colour, by_epoch=by_epoch)
-                for colour, (history, metric, name) in enumerate(lines)
-            ]
-            drawn_curves = [curve for curve in curves if curve is not None]
-            title = plot if is_single else metric_label(plot)
-            if drawn_curves:
-                x_title = "epoch" if by_epoch else "step"
-                yield draw(_title(title), x_title, drawn_curves, may_be_log=plot not in OF_NO_DATA)
+            title = _title(plot if is_single else metric_label(plot))
+            x_title = "epoch" if by_epoch else "step"
+            try:
+                curves = [
+                    curve_points(history, metric, name, colour, by_epoch=by_epoch)
+                    for colour, (history, metric, name) in enumerate(lines)
+                ]
+                drawn_curves = [curve for curve in curves if curve is not None]
+                if drawn_curves:
+                    yield draw(title, x_title, drawn_curves, may_be_log=plot not in OF_NO_DATA)
+            except Exception as error:  # noqa: BLE001 - the other curves are worth a report
+                swallowed(error)
+                self._undrawn_texts.append(f"The curve “{title}” could not be drawn.")
 
     def _tables(self) -> Iterator[Table]:
         names, differing = self._names, self._comparison.differing
@@ -230,7 +254,10 @@ class ReportBuilder:
             except Cancelled:
                 raise
             except BackendError as error:
+                if not self._names[1:]:
+                    raise
                 # A job without a checkpoint has curves to show.
+                self.prediction_errors.append(f"{name}: {error.with_remedy}")
                 yield Section(title, (error.with_remedy,))
                 continue
             examples = prediction.examples[:_MAX_SAMPLES]

@@ -35,6 +35,12 @@ class CurvePoints:
     style: str = LINE
 
 
+def has_epochs(history: HistoryUpdate) -> bool:
+    """Return whether each step has its epoch; those of a script without epochs are NaN."""
+    epochs_done = np.asarray(history.epochs_done, np.float64)
+    return len(epochs_done) == len(history.steps) and bool(np.isfinite(epochs_done).all())
+
+
 def curve_points(
     history: HistoryUpdate, metric: str, name: str, colour: int, *, by_epoch: bool
 ) -> CurvePoints | None:

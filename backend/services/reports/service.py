@@ -9,17 +9,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.base.errors import BackendError, as_backend_error
+from backend.base.errors import BackendError, as_backend_error, exists_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.bundles.imported_job import environments, safe_stem
 from backend.records.base.account import expand_home
 from backend.records.base.atomic_files import replace_bytes
+from backend.records.base.validation import sanitize
 from backend.records.jobs.arguments import named_arguments
 from backend.records.jobs.comparison import MOST_JOBS
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.sweeps.spec import sweep_of, sweep_title
 from backend.services.context.problem_report import SECRET_NAME, SecretFilter
+from backend.services.jobs.prediction import read_samples
 from backend.services.reports.content import ReportBuilder, Subject
 from backend.services.reports.html import masked, render
 from backend.services.reports.masking import Mask
@@ -54,6 +56,7 @@ class ReportService:
         shows_places: bool = False,
         overwrite: bool = False,
         progress: Progress | None = None,
+        notify: Callable[[str], None] | None = None,
     ) -> Path:
         """Write the report of a job, of several jobs, of a sweep or of a study.
 
@@ -61,17 +64,26 @@ class ReportService:
             path: By default the title in the current folder.
             samples: Numbers of validation samples, whose predictions are shown; "" for none.
             shows_places: Paths and machines are not hidden.
+            notify: Gets a sentence for each of several jobs that has no such predictions.
 
         Raises:
-            BackendError: There is no such job, sweep or study, or the file exists or cannot be
-                written. No partial file remains.
+            BackendError: There is no such job, sweep or study, a single job has no such
+                predictions, or the file exists or cannot be written. No partial file remains.
         """
+        read_samples(samples)
         subject = self._find(names)
         path = expand_home(path or Path(f"{safe_stem(subject.title)}.html")).absolute()
-        if not (overwrite and path.is_file()):
+        if path.is_dir():
+            raise BackendError(f"{path} is a folder.", "Write the name of a file in it.")
+        if not overwrite and path.exists():
+            raise exists_error(path, "Choose another name, or replace the file with --overwrite.")
+        if not path.is_file():
             require_free(path)
         builder = ReportBuilder(self._services, subject, progress or Progress())
         report = masked(builder.build(samples, checkpoint), self._mask(subject, shows_places))
+        if notify is not None:
+            for message in builder.prediction_errors:
+                notify(message)
         with as_backend_error(f"{path} could not be written"):
             replace_bytes(path, render(report).encode())
         return path
@@ -79,7 +91,8 @@ class ReportService:
     def _find(self, names: Sequence[str]) -> Subject:
         queries = self._services.queries
         if len(names) > 1:
-            views = [queries.show(job_id) for job_id in dict.fromkeys(map(queries.find, names))]
+            job_ids = dict.fromkeys(map(self._find_job, names))
+            views = [queries.show(job_id) for job_id in job_ids]
             tags = {sweep_of(view.tags) for view in views}
             sweep = self._find_sweep(tags.pop()) if len(tags) == 1 else None
             if sweep is not None and len(sweep.views) == len(views):
@@ -95,6 +108,19 @@ class ReportService:
                 raise
             return sweep
         return Subject(view.name, [view])
+
+    def _find_job(self, name: str) -> str:
+        try:
+            return self._services.queries.find(name)
+        except BackendError:
+            sweep = self._find_sweep(name)
+            if sweep is None:
+                raise
+            kind = "sweep" if sweep.study is None else "study"
+            raise BackendError(
+                f"“{sanitize(name)}” is a {kind}, and a {kind} has a report of its own.",
+                f"Name only the {kind}, or only jobs.",
+            ) from None
 
     def _find_sweep(self, name: str) -> Subject | None:
         queries = self._services.queries

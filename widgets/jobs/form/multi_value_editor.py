@@ -9,6 +9,7 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from backend.records.sweeps.values import (
+    ARGUMENT,
     LINEAR,
     LISTS,
     LOG,
@@ -18,6 +19,7 @@ from backend.records.sweeps.values import (
     has_ranges,
     parse_axis,
     value_text,
+    with_point,
 )
 from widgets.common import formats
 from widgets.common.buttons import Button, CheckBox, SegmentedControl
@@ -64,6 +66,7 @@ class MultiValueEditor(Popover):
         """
         super().__init__(window, _WIDTH)
         self._path = path
+        self._base_value = current_value.strip() or None
         self._draws_at_random = draws_at_random
         self._axis: Axis | None = None
         self._ticks: dict[str, CheckBox] = {}
@@ -172,8 +175,11 @@ class MultiValueEditor(Popover):
         elif axis.span is None:
             self._list_edit.setText(axis_text(axis))
         else:
-            self._low_edit.setText(value_text(axis.span.low))
-            self._high_edit.setText(value_text(axis.span.high))
+            is_argument = field_kind(self._path) == ARGUMENT
+            ends = axis.span.low, axis.span.high
+            low, high = axis.span.end_texts if is_argument else map(value_text, ends)
+            self._low_edit.setText(low)
+            self._high_edit.setText(high)
             self._steps_edit.setText(str(axis.span.steps or ""))
             self._scale.choose(axis.span.scale)
             self._kinds.choose(_RANGE)
@@ -220,13 +226,15 @@ class MultiValueEditor(Popover):
                 raise ValueError(f"{self._path}: Tick at least two values.")
             return Axis(self._path, tuple(ticked_keys))
         if self._pages.currentIndex() == 0:
-            return parse_axis(self._path, self._list_edit.text())
+            return parse_axis(self._path, self._list_edit.text(), self._base_value)
         low, high, steps = (
-            line.text().strip() for line in (self._low_edit, self._high_edit, self._steps_edit)
+            with_point(line.text().strip())
+            for line in (self._low_edit, self._high_edit, self._steps_edit)
         )
         if not (low and high):
             raise ValueError(f"{self._path}: Enter From and To; without Values, a search chooses.")
-        axis = parse_axis(self._path, f"{low}..{high}:{steps or 0}:{self._scale.key()}")
+        text = f"{low}..{high}:{steps or 0}:{self._scale.key()}"
+        axis = parse_axis(self._path, text, self._base_value)
         if axis.span is None:
             raise ValueError(f"{self._path}: From, To and the number of values must be numbers.")
         return axis

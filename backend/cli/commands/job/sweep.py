@@ -168,7 +168,8 @@ def _axes(assignments: Sequence[str], base: dict[str, Any]) -> list[Axis]:
                 f"--set {assignment}: has no “=”.", f"Use --set {assignment}={_FORMS}."
             )
         try:
-            axis = parse_axis(swept_path(field.strip(), base), text)
+            path = swept_path(field.strip(), base)
+            axis = parse_axis(path, text, value_at(base, path))
         except ValueError as error:
             raise BackendError(str(error), "Nothing was created.") from error
         if axis.path in axes:
@@ -192,14 +193,17 @@ def _plan_answer(sweep: Sweep, expansion: Expansion) -> Answer:
 
 
 def _plan_parts(sweep: Sweep, expansion: Expansion) -> Iterator[Part]:
+    if sweep.search is not None and expansion.errors:
+        yield from (Note(error.message) for error in expansion.errors)
+        return
     for axis in sweep.axes:
         yield Note(f"{label(axis.path)} ({axis.path}): {axis_text(axis)}")
     if sweep.search is not None:
         search = sweep.search
         better = "lower" if search.mode == "min" else "higher"
         yield Note(
-            f"Goal: {search.metric}, {better} is better. Sampler: {SAMPLERS.get(search.sampler)}. "
-            f"Give up: {PRUNERS.get(search.pruner, '').lower()}. At once: {search.at_once}."
+            f"Goal: {search.metric}, {better} is better. Sampler: {SAMPLERS[search.sampler]}. "
+            f"Give up: {PRUNERS[search.pruner].lower()}. At once: {search.at_once}."
         )
     paths = [] if sweep.search is not None else [axis.path for axis in sweep.axes]
     values = ((job.name, dict(job.values)) for job in expansion.jobs)

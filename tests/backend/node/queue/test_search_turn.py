@@ -247,6 +247,46 @@ def test_an_epoch_is_judged_as_soon_as_the_next_one_has_begun(services: Services
     assert reported() == {1: 0.5}
 
 
+@pytest.mark.parametrize(
+    ("read_before_end", "state", "expected"),
+    [
+        (6, JobState.FINISHED, ("complete", 0.1, "")),
+        (0, JobState.FINISHED, ("complete", 0.1, "")),
+        (4, JobState.INTERRUPTED, ("pruned", 0.1, "below the median at epoch 1")),
+        (0, JobState.INTERRUPTED, ("pruned", 0.1, "Stopped.")),
+    ],
+)
+def test_a_run_that_finished_is_complete_and_only_a_stopped_one_is_pruned(
+    services: Services,
+    monkeypatch: pytest.MonkeyPatch,
+    read_before_end: int,
+    state: JobState,
+    expected: tuple[str, float, str],
+) -> None:
+    # A script does not say how many epochs it has.
+    monkeypatch.setattr(SearchTurn, "_last_epoch", lambda *_: 0)
+    played = Played(services, peak, RATE, BATCH, trials=6)
+    *good, bad = played.folders
+    for folder in good:
+        played.propose(folder)
+        played.begin(folder)
+        played.report(folder, [0.9] * 6)
+        played.end(folder)
+        played.turn()
+    played.propose(bad)
+    played.begin(bad)
+    if read_before_end:
+        played.report(bad, [0.1] * read_before_end)
+        played.turn()
+        assert stop_requested(bad.stop_request, 1)
+        bad.history.unlink()
+    played.report(bad, [0.1] * 6)
+    played.end(bad, state, message="Stopped.")
+    played.turn()
+    ended = proposal(bad)
+    assert (ended.state, ended.value, ended.reason) == expected
+
+
 def test_a_run_that_is_followed_by_another_one_is_no_end(services: Services) -> None:
     played = Played(services, peak, RATE, BATCH, trials=1)
     folder = played.folders[0]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import tomllib
 from typing import Any
 
 import pytest
+import tomli_w
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -25,7 +28,8 @@ from backend.records.jobs.status import RunStatus
 from backend.records.jobs.template import describe
 from backend.records.jobs.view import JobView
 from backend.records.sweeps.parallel_coordinates import parallel_plot
-from backend.records.sweeps.spec import Sweep, expand, read_sweep, swept_path
+from backend.records.sweeps.search import Search, StoredSearch
+from backend.records.sweeps.spec import Sweep, expand, read_sweep, sweep_file, swept_path
 from backend.records.sweeps.values import axis_text, parse_axis
 
 BASE: dict[str, Any] = {
@@ -150,6 +154,71 @@ def test_values_of_an_argument_are_typed_as_those_of_a_setting(
     assert parse_axis("arguments.x", shown_text).points() == tuple(
         map(str, shown_text.split("; "))
     ) or (axis_text(parse_axis("arguments.x", shown_text)) == shown_text)
+
+
+@pytest.mark.parametrize(
+    ("text", "base_value", "is_whole"),
+    [
+        ("1..4", "2", True),
+        ("1..4", None, True),
+        ("1..4", "{seed}", True),
+        ("1..4", "0.5", False),
+        ("1..4", "2.0", False),
+        ("1e1..1e3:log", "64", True),
+        ("1.0..4.0", "2", False),
+        ("1..4.5", None, False),
+        ("1e-4..1:log", None, False),
+        ("0..1:5", None, False),
+        ("0..1:5", "0", True),
+        ({"from": 1, "to": 4}, "2", True),
+        ({"from": 1, "to": 4}, "0.5", False),
+        ({"from": 1.0, "to": 4}, "2", False),
+    ],
+)
+def test_a_range_of_an_argument_with_whole_ends_is_whole_unless_the_job_has_a_fraction(
+    text: str | dict[str, float], base_value: str | None, is_whole: bool
+) -> None:
+    arguments = [] if base_value is None else ["--x", base_value]
+    table = {"search": {"goal": "loss"}, "axes": {"arguments.x": text}}
+    sweep, errors = read_sweep({**BASE, "arguments": arguments, "sweep": table})
+    assert not errors
+    assert sweep is not None
+    [axis] = sweep.axes
+    assert axis.is_whole is is_whole
+    assert isinstance(axis.value_at(0.3), int) is is_whole
+    stored = StoredSearch("sweep:a", "n", 1, Search("loss"), sweep.axes, ())
+    assert StoredSearch.from_dict(json.loads(json.dumps(stored.to_dict()))) == stored
+    assert read_sweep(tomllib.loads(tomli_w.dumps(sweep_file(sweep)))) == (sweep, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "base_value", "values"),
+    [
+        ("0,1;0,5", None, ("0.1", "0.5")),
+        ("0,1; 1,5", "0.9", ("0.1", "1.5")),
+        ("64,64; 32", "64", ("64,64", "32")),
+        ("0,1; 0,2", "0,1", ("0,1", "0,2")),
+        ("0,1; 2,3", None, ("0,1", "2,3")),
+        ("0,1; sgd", None, ("0,1", "sgd")),
+        ("0,1,2; 3", None, ("0,1,2", "3")),
+        ("../data..old, a/b..c", None, ("../data..old", "a/b..c")),
+        ("main..dev, a..b", "v1..v2", ("main..dev", "a..b")),
+    ],
+)
+def test_a_comma_in_an_argument_is_decimal_if_the_job_or_a_zero_says_so(
+    text: str, base_value: str | None, values: tuple[str, ...]
+) -> None:
+    assert parse_axis("arguments.x", text, base_value).values == values
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["abc..def", "0.01..0.1..1", "0, 1e-4..0.1:log", "1..4, 8", "0.1..x; 2", "1e-4–much"],
+)
+@pytest.mark.parametrize("base_value", [None, "0.1", "2"])
+def test_a_range_that_is_none_is_no_text(text: str, base_value: str | None) -> None:
+    with pytest.raises(ValueError, match=r"^arguments\.x: “[^”]+” is neither a value nor a range;"):
+        parse_axis("arguments.x", text, base_value)
 
 
 @pytest.mark.parametrize(

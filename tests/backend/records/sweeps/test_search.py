@@ -86,6 +86,11 @@ def test_a_grid_has_as_many_trials_as_combinations_and_500_trials_are_possible()
         ),
         (
             Search("loss"),
+            (Axis("batch_size", (16,)), parse_axis("epochs", "1.5..2.5")),
+            "batch_size: has only one value; there is nothing to search.",
+        ),
+        (
+            Search("loss"),
             (Axis("loader", ("a", "b")),),
             "loader: cannot be searched: it decides which files or nodes a job has.",
         ),
@@ -95,6 +100,10 @@ def test_bad_searches_are_refused_with_the_setting_and_the_reason(
     search: Search, axes: tuple[Axis, ...], message: str
 ) -> None:
     assert any(message in error for error in errors(search, *axes)), errors(search, *axes)
+
+
+def test_a_setting_with_one_value_is_searched_beside_one_with_several() -> None:
+    assert errors(GOAL, Axis("batch_size", (16,)), RATE) == []
 
 
 def test_a_search_draws_its_values_itself_and_slurm_has_its_own_queue() -> None:

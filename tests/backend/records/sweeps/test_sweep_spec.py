@@ -205,6 +205,13 @@ def test_values_are_typed_as_a_list_or_as_a_range(path: str, text: str, shown_te
         ("optimizer.momentum", "0,9", "Write 0.9 for one, or “0; 9” for two."),
         ("batch_size", "1,024", "Write 1024 for one, or “1; 24” for two."),
         ("strategy.lambda", "0,04", "Write 0.04 for one"),
+        (
+            "optimizer.lr",
+            "0,1e-4..0.1:log",
+            "“0,1e-4..0.1” could be a range, or a value and a range; write 0.1e-4..0.1 for the",
+        ),
+        ("arguments.lr", "0,1e-4..0.1:log", "write 0.1e-4..0.1 for the range, which"),
+        ("optimizer.lr", "1..2,5", "write 1..2.5 for the range"),
     ],
 )
 def test_a_text_that_gives_no_values_is_refused_in_one_sentence(path, text, message) -> None:

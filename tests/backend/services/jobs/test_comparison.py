@@ -84,6 +84,25 @@ def test_gpu_hours_and_energy_are_compared_where_they_are_known() -> None:
     assert not {"gpu_hours", "energy_kwh"} & {r.key for r in without.results}
 
 
+@pytest.mark.parametrize(
+    ("state", "epoch", "epochs_done"),
+    [
+        (JobState.FINISHED, 4, "4"),
+        (JobState.FINISHED, 3, "3 of 4"),
+        (JobState.FINISHED, 0, "0 of 4"),
+        (JobState.TRAINING, 4, "3 of 4"),
+        (JobState.INTERRUPTED, 1, "0 of 4"),
+    ],
+)
+def test_the_newest_epoch_of_a_script_is_done_when_the_script_finished(
+    state: JobState, epoch: int, epochs_done: str
+) -> None:
+    view = trained_view(epochs=0, script="s")
+    view = replace_fields(view, state=state, run=1, epoch=epoch, epochs=4)
+    comparison = compare([(view, RunFigures())])
+    assert row(comparison.results, "epochs_done").values == (epochs_done,)
+
+
 def trained_view(**settings: object) -> JobView:
     config = replace(trained.CONFIG, **settings)  # type: ignore[arg-type]
     return JobView("a", "a", config, "", RunStatus(JobState.FINISHED, earlier_gpu_s=0.0))
@@ -149,6 +168,29 @@ def test_a_pause_between_two_runs_is_no_time_spent_training(services: Services, 
     seconds = row(comparison.results, "epoch_seconds")
     assert seconds.kind is RowKind.SECONDS
     assert seconds.values == (pytest.approx(20.0), pytest.approx(20.0))
+
+
+@pytest.mark.parametrize("blocks_per_write", [1, 2, 4])
+def test_the_time_of_all_epochs_is_the_training_time(
+    services: Services, root: Path, blocks_per_write: int
+) -> None:
+    a = trained.job(root, "a", state=JobState.TRAINING, epochs=8)
+    history = DataRoot(root).job(a).history
+    cursor: object = None
+    for epoch in range(8):
+        # Steps of two epochs are two blocks, also if both are written at once.
+        time_s = 10 * (epoch // blocks_per_write + 1) * blocks_per_write
+        steps = epoch * 10 + 1
+        stamp = f"2026-11-21T07:{time_s // 60:02}:{time_s % 60:02}Z"
+        block = Block("TRAINING", 1, epoch + 1, 10, steps, stamp, {"loss": [1.0] * 10})
+        with history.open("ab") as file:
+            file.write(encode(block))
+        update = services.comparison.poll(a, cursor)
+        cursor = update.cursor
+    table = compare([(update.view, update.figures)])
+    assert update.figures == services.comparison.poll(a).figures
+    values = [row(table.results, key).values[0] for key in ("epoch_seconds", "seconds")]
+    assert values == pytest.approx([10, 80])
 
 
 def test_a_poll_says_how_the_previous_run_ended(services: Services, root: Path) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tomli_w
@@ -15,15 +18,20 @@ from backend.base.errors import BackendError
 from backend.cli.main import run
 from backend.records.base.atomic_files import replace_json
 from backend.records.jobs.config import Optimizer
+from backend.records.jobs.history import Block, encode
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.prediction import Box, Guess, PredictedSample, Prediction
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import EvidenceLine, RankError, RunExit
+from backend.records.jobs.status import EvidenceLine, RankError, RunExit, RunStatus
 from backend.records.library.preview import SamplePart, SamplePreview
+from backend.records.reports.report import Plot
 from backend.records.studies.study import FormName, StartedStudy, StudyJob
 from backend.services.context.container import Services, open_services
+from backend.services.jobs.prediction import PredictionService
+from backend.services.reports import content, plots
 from tests.backend.services.studies.test_study_service import STUDY
 from tests.fakes import trained
+from tests.fakes.mounted_root import mounted
 
 LOSSES = [2.0 / (step + 1) for step in range(30)]
 HOSTILE_NAMES = (
@@ -258,6 +266,34 @@ def test_a_sweep_has_a_row_for_each_job_the_best_first(
     assert part_page.texts["h1"] == ["Comparison of 3 jobs"]
 
 
+@pytest.mark.parametrize(
+    ("jobs", "best_job"),
+    [
+        (((JobState.FINISHED, 0.5), (JobState.FINISHED, 0.9)), "b"),
+        (((JobState.FINISHED, None), (JobState.FINISHED, 0.9)), "b"),
+        (((JobState.ERROR, 0.5), (JobState.FINISHED, 0.4)), "a"),
+        (((JobState.ERROR, 0.5), (JobState.LOST, 0.9)), ""),
+        (((JobState.ERROR, None), (JobState.ERROR, None)), ""),
+        (((JobState.FINISHED, 0.5), (JobState.FINISHED, 0.5)), ""),
+        (((JobState.CREATED, None), (JobState.FINISHED, None)), ""),
+    ],
+)
+def test_a_job_is_the_best_one_if_its_result_is_better(
+    services: Services,
+    root: Path,
+    tmp_path: Path,
+    jobs: tuple[tuple[JobState, float | None], ...],
+    best_job: str,
+) -> None:
+    for name, (state, accuracy) in zip("ab", jobs, strict=True):
+        is_new = state is JobState.CREATED
+        accuracies = [] if accuracy is None else [accuracy]
+        trained.job(root, name, [] if is_new else LOSSES[:10], accuracies, state)
+    page = written(services, tmp_path, "a", "b")
+    figures = dict(zip(page.texts.get("dt", []), page.texts.get("dd", []), strict=True))
+    assert figures.get("Best job", "") == best_job
+
+
 def test_a_study_has_its_table_also_when_jobs_were_removed(
     services: Services, root: Path, tmp_path: Path
 ) -> None:
@@ -308,12 +344,85 @@ def test_chosen_samples_are_shown_with_their_predictions(
     assert frames == ["M0.1000 0.2000H0.5000V1.0000H0.1000Z"] * 2
 
 
-def test_samples_of_a_job_without_a_checkpoint_leave_the_rest(
-    services: Services, root: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("samples", "checkpoint", "message"),
+    [
+        ("abc", "best", "“abc” is no number of a sample, and no range. Write numbers and ranges"),
+        ("10-3", "best", "“10-3” is no number of a sample"),
+        ("0", "epoch-9999", "has no checkpoint “epoch-9999”"),
+        ("99999", "best", "There is no sample 99,999"),
+    ],
+)
+def test_predictions_that_a_job_does_not_have_are_refused_and_of_several_jobs_noted(
+    services: Services,
+    root: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    samples: str,
+    checkpoint: str,
+    message: str,
 ) -> None:
-    page = written(services, tmp_path, trained.job(root, "digits", LOSSES), samples="0")
-    assert [text for text in page.texts["p"] if "checkpoint" in text]
-    assert "Curves" in page.texts["h2"]
+    def refuse(*_: object) -> Prediction:
+        raise BackendError("There is no sample 99,999: the validation data has 10.")
+
+    if samples == "99999":
+        monkeypatch.setattr(PredictionService, "predict", refuse)
+    for name in ("digits", "letters"):
+        trained.job(root, name, LOSSES)
+    target = tmp_path / "out.html"
+    arguments = ["--data-root", str(root), "--catalogue", str(tmp_path / "c.sqlite"), "report"]
+    arguments += ["-o", str(target), "--samples", samples, "--checkpoint", checkpoint]
+    assert run([*arguments, "digits"], lambda *_: 0) == 1
+    assert message in capsys.readouterr().err
+    assert not target.exists()
+    is_readable = samples in ("0", "99999")
+    assert run([*arguments, "digits", "letters"], lambda *_: 0) == int(not is_readable)
+    error_text = capsys.readouterr().err
+    assert error_text.count(message) == (2 if is_readable else 1)
+    assert not is_readable or "letters: " in error_text
+    assert target.exists() == is_readable
+
+
+def script_job(root: Path, epochs: list[int], **status: object) -> str:
+    """A job whose script reported a loss at each step, with its epoch, 0 if it has none."""
+    settings = {"model": "", "dataset": "", "loader": "", "script": "s", "epochs": 0}
+    job_id = trained.job(root, "script", [], **settings)
+    folder = mounted(root).job(job_id)
+    blocks = [
+        Block("TRAINING", 1, epoch, 0, step, f"2026-11-21T07:00:{step:02}Z", {"loss": [1 / step]})
+        for step, epoch in enumerate(epochs, 1)
+    ]
+    folder.history.write_bytes(b"".join(map(encode, blocks)))
+    finished = RunStatus(JobState.FINISHED, run=1, step=len(epochs))
+    replace_json(folder.status, replace(finished, **status).to_dict())  # type: ignore[arg-type]
+    return job_id
+
+
+@pytest.mark.parametrize(
+    ("epochs", "label"),
+    [([0] * 5, "step 5"), ([0, 0, 1, 1, 2], "step 5"), ([1, 1, 2, 2, 3], "step 5")],
+)
+def test_the_curves_of_a_script_are_over_steps(
+    services: Services, root: Path, tmp_path: Path, epochs: list[int], label: str
+) -> None:
+    page = written(services, tmp_path, script_job(root, epochs))
+    assert page.texts["h3"][0].startswith("Loss")
+    assert label in page.text
+
+
+def test_a_curve_that_cannot_be_drawn_leaves_the_others(
+    services: Services, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def draw_other(title: str, *arguments: Any, **options: Any) -> Plot:
+        if title == "Loss":
+            raise ZeroDivisionError
+        return plots.draw(title, *arguments, **options)
+
+    monkeypatch.setattr(content, "draw", draw_other)
+    page = written(services, tmp_path, trained.job(root, "digits", LOSSES, [0.5, 0.8]))
+    assert page.texts["h3"] == ["Accuracy"]
+    assert "The curve “Loss” could not be drawn." in page.texts["p"]
 
 
 def test_a_job_without_curves_says_why(services: Services, root: Path, tmp_path: Path) -> None:
@@ -335,21 +444,48 @@ def test_what_cannot_be_written_is_one_sentence_and_changes_nothing(
     services: Services, root: Path, tmp_path: Path
 ) -> None:
     trained.job(root, "digits", LOSSES)
+    trained.job(root, "a", LOSSES, tags=("sweep:rates-abcd",))
     target = tmp_path / "report.html"
     target.write_text("mine")
     (tmp_path / "folder.html").mkdir()
     for names, path, message in (
-        (["digits"], target, "exists already and was not changed"),
-        (["digits"], tmp_path / "folder.html", "exists already and was not changed"),
+        (["digits"], target, "exists already and was not changed.*--overwrite"),
+        (["digits"], tmp_path / "folder.html", "is a folder. Write the name of a file"),
+        (["digits", "rates-abcd"], tmp_path / "r.html", "“rates-abcd” is a sweep, and a sweep has"),
+        (["rates-abcd", "digits"], tmp_path / "r.html", "Name only the sweep, or only jobs"),
         (["digits"], tmp_path / "no" / "r.html", "does not exist"),
         (["digits"], Path("/proc/report.html"), "could not be written"),
         (["other"], tmp_path / "r.html", "There is no job “other”"),
         (["digits", "digits"], tmp_path / "r.html", "compares 2 to 8 jobs, not 1"),
     ):
-        with pytest.raises(BackendError, match=message):
+        with pytest.raises(BackendError) as refusal:
             services.reports.write(names, path)
+        assert re.search(message, refusal.value.with_remedy)
     assert target.read_text() == "mine"
     assert not (tmp_path / "r.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "file_name"),
+    [
+        ("--overwrite", "overwrite.html"),
+        ("- -rf /", "rf -.html"),
+        ("<b>", "b-.html"),
+        ("---", "job.html"),
+        ("a-b", "a-b.html"),
+    ],
+)
+def test_a_file_is_not_named_like_an_option(
+    services: Services,
+    root: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    file_name: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = services.reports.write([trained.job(root, name, LOSSES)])
+    assert path.name == file_name
 
 
 def test_the_command_writes_the_file_and_says_what_is_hidden(

@@ -315,7 +315,9 @@ def test_a_search_is_planned_queued_with_the_lowest_rank_and_listed(
     assert "2 jobs; nothing was created." in text
     code, text = call(*sweep, "--trials", "2", "--search", "bo", "--dry-run")
     assert code != 0
-    assert "sweep.search.sampler: “bo” must be one of tpe, cma-es, random, grid." in text
+    assert text.splitlines() == [
+        "sweep.search.sampler: “bo” must be one of tpe, cma-es, random, grid."
+    ]
 
     services.queue.enqueue(services.jobs.create(raw_job(1, name="of a user")).id, priority=-1)
     code, text = call(*sweep, "--trials", "2", "--at-once", "2")

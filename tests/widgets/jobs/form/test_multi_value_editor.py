@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
 from PySide6.QtGui import QContextMenuEvent, QEnterEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QLabel, QMenu, QStackedWidget
+from PySide6.QtWidgets import QApplication, QLabel, QMenu, QStackedWidget, QWidget
 
 from backend.records.base.validation import ConfigError
 from backend.records.jobs.job_file import parse_job
@@ -36,6 +36,7 @@ from widgets.jobs.form.form_sections import Details, FormSections
 from widgets.jobs.form.form_side import FormFoot
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
+from widgets.jobs.form.multi_value_editor import MultiValueEditor
 from widgets.jobs.form.swept_fields import MultiValueButton
 
 RATE, BATCH = Axis("optimizer.lr", (0.01, 0.03, 0.1)), Axis("batch_size", (16, 32))
@@ -492,3 +493,27 @@ def test_errors_of_a_search_are_at_their_fields(form):
     assert line.text() == "Trials must be 1 to 500, not 0."
     form.show_check(JobCheck())
     assert line.text() == ""
+
+
+@pytest.mark.parametrize(
+    ("base_value", "ends", "axis"),
+    [
+        ("2", ("1", "4"), Axis("arguments.x", span=ValueRange(1, 4, 0, is_whole=True))),
+        ("0.5", ("1", "4"), Axis("arguments.x", span=ValueRange(1, 4))),
+        ("2", ("1.0", "4"), Axis("arguments.x", span=ValueRange(1, 4))),
+        ("2", ("0,5", "4"), Axis("arguments.x", span=ValueRange(0.5, 4))),
+    ],
+)
+def test_a_range_of_an_argument_is_whole_or_not_also_when_it_is_opened_again(
+    qtbot, base_value, ends, axis
+):
+    window = QWidget()
+    qtbot.addWidget(window)
+    editor = MultiValueEditor(
+        "arguments.x", "x", None, base_value, window=window, draws_at_random=True
+    )
+    editor._low_edit.setText(ends[0])
+    editor._high_edit.setText(ends[1])
+    find_button(editor, "From – to").click()
+    assert editor.axis() == axis
+    assert MultiValueEditor("arguments.x", "x", axis, "2", window=window).axis() == axis
