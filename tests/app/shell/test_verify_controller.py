@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from app.shell.verify_controller import VerifyController
 from backend.base.errors import BackendError, Cancelled
+from backend.records.base.program_name import COMMAND
 from backend.records.verify.finding import RepairResult, Verification, VerifyFinding
 from widgets.common.buttons import Button
 from widgets.common.labels import Label
@@ -149,4 +150,4 @@ def test_many_findings_are_not_many_widgets(section, service):
     many = [VerifyFinding("small records", f"job {n}", f"{n}") for n in range(1000)]
     service.answers += [verification(*many)]
     section.check.click()
-    assert "900 findings more: ringmaster verify lists all." in texts(section)
+    assert f"900 findings more: {COMMAND} verify lists all." in texts(section)

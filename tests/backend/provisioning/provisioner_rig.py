@@ -30,6 +30,8 @@ FAKE_AGENT = Path(__file__).parents[2] / "fakes/fake_agent.py"
 NODE_PYTHON = "/usr/bin/python3"
 KEY = cluster_key.make_key()
 BUNDLE = make_bundle()
+MOST_CODE_BYTES = len(BUNDLE.archive) + 50_000
+"""What a node gets beside wheels: the program, and small scripts and settings."""
 MPIRUN = """#!/bin/sh
 case "$*" in
     --version) echo 'mpirun (Open MPI) 5.0.11' ;;

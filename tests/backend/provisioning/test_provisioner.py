@@ -23,6 +23,7 @@ from backend.ssh.interface import CommandResult, Unreachable
 from tests.backend.provisioning.provisioner_rig import (
     BUNDLE,
     KEY,
+    MOST_CODE_BYTES,
     TORCH,
     Node,
     house_of,
@@ -64,7 +65,7 @@ def test_an_empty_node_becomes_ready(node: Node, house: Wheelhouse) -> None:
     assert "horovod" in node.last.steps[4].output
     assert all(step.seconds > 0 for step in node.last.steps)
     sent = sum(wheel.bytes for wheel in (*house.wheels, house.uv))
-    assert sent <= node.shell.sent_bytes < sent + 600_000
+    assert sent <= node.shell.sent_bytes < sent + MOST_CODE_BYTES
 
 
 def test_without_horovod_torch_and_mpi4py_are_installed_and_imported(node: Node) -> None:
@@ -204,7 +205,7 @@ def test_wheels_that_arrived_before_a_failure_are_not_sent_again(node: Node) -> 
     node.shell.on_run = lambda argv: None
     node.shell.sent_bytes = 0
     go(node)
-    assert node.shell.sent_bytes < 600_000
+    assert node.shell.sent_bytes < MOST_CODE_BYTES
 
 
 def test_a_wheel_damaged_on_the_node_is_sent_again(node: Node, house: Wheelhouse) -> None:

@@ -12,10 +12,9 @@ import pytest
 from backend.provisioning.wheelhouse import Wheelhouse
 from backend.records.nodes.entry import NodeEntry
 from backend.ssh.interface import CommandResult
-from tests.backend.provisioning.provisioner_rig import TORCH, put_house
+from tests.backend.provisioning.provisioner_rig import MOST_CODE_BYTES, TORCH, put_house
 from tests.backend.services.nodes.provisioning_rig import NAMES, Cluster, cluster_of
 
-_BUNDLE_BYTES = 600_000
 _TORCH_BYTES = 3_000_000
 
 
@@ -50,7 +49,7 @@ def assert_all_ready(cluster: Cluster, *names: str) -> None:
 
 def test_three_nodes_get_wheels_that_were_sent_once(cluster: Cluster, house: Wheelhouse) -> None:
     assert_all_ready(cluster, *NAMES)
-    assert wheel_bytes(house) <= sent(cluster) < wheel_bytes(house) + 3 * _BUNDLE_BYTES
+    assert wheel_bytes(house) <= sent(cluster) < wheel_bytes(house) + 3 * MOST_CODE_BYTES
     for node in cluster.nodes.values():
         assert {path.name for path in (node.home / "wheels").iterdir()} == {
             wheel.name for wheel in (*house.wheels, house.uv)

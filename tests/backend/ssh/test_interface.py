@@ -18,7 +18,7 @@ from backend.base.errors import BackendError
 from backend.ssh import client as ssh_client
 from backend.ssh import remote_command
 from backend.ssh.interface import LoginRefused, Shell, Unreachable
-from backend.ssh.remote_command import OUTPUT_LIMIT_BYTES
+from backend.ssh.remote_command import OUTPUT_LIMIT_BYTES, Stream
 from tests.backend.ssh.sshd_rig import Sshd
 from tests.waiting import LIMIT_S
 
@@ -185,15 +185,21 @@ def test_a_bashrc_that_asks_gets_no_input_of_a_command(
 ) -> None:
     sshd = make_sshd()
     (sshd.home / ".bashrc").write_text(
-        f'touch ~/begun; echo "Which project?"; {question}; echo "$answer" >> ~/answer\n'
+        f'echo "Which project?"; {question}; echo "$answer" >> ~/answer\n'
     )
     shell = enter(sshd)
     assert shell.run(["echo", "out"]).out == "out\n", "without input, it is at its end"
-    (sshd.home / "begun").unlink()
+    chunks: list[bytes] = []
+
+    def feed(stream: Stream, chunk: bytes, _feed: Callable[..., None] = Stream.feed) -> None:
+        chunks.append(chunk)
+        _feed(stream, chunk)
 
     def now_s() -> float:
-        return LIMIT_S * (sshd.home / "begun").exists()
+        """The limit, when the question has arrived."""
+        return LIMIT_S * (b"Which project?\n" in b"".join(chunks))
 
+    monkeypatch.setattr(Stream, "feed", feed)
     monkeypatch.setattr(remote_command, "time", SimpleNamespace(monotonic=now_s))
     with pytest.raises(Unreachable, match=r"began no command within .*Which project?") as caught:
         shell.run(["cat"], input=b"secret\n" * 9999, limit_s=LIMIT_S)

@@ -15,7 +15,7 @@ from backend.provisioning.node_environment import STAMP
 from backend.provisioning.wheelhouse import Wheelhouse
 from backend.records.nodes.provisioning_options import SetUpOptions
 from backend.ssh.interface import CommandResult
-from tests.backend.provisioning.provisioner_rig import put_house
+from tests.backend.provisioning.provisioner_rig import MOST_CODE_BYTES, put_house
 from tests.backend.services.nodes.provisioning_rig import NAMES, Cluster, cluster_of
 
 SHARED = SetUpOptions(shared=True)
@@ -61,7 +61,7 @@ def test_one_node_makes_the_environment_and_each_node_tries_it(
     assert all(cluster.entry(name).shares_environment for name in NAMES)
     sent = sum(node.shell.sent_bytes for node in cluster.nodes.values())
     wheels = sum(wheel.bytes for wheel in (*house.wheels, house.uv))
-    assert wheels <= sent < wheels + 3 * 600_000
+    assert wheels <= sent < wheels + 3 * MOST_CODE_BYTES
     assert not any(node.environments() for node in cluster.nodes.values())
 
 
