@@ -41,7 +41,7 @@ def postpone() -> None:
 
 
 class _LazyDynamo(ModuleType):
-    """``torch._dynamo`` as an optimizer and the counter need it; any other attribute loads the real module."""
+    """``torch._dynamo`` as optimizers and the counter need it; all else loads the real module."""
 
     def graph_break(self, msg: str = "") -> None:
         """Do nothing: no compiler is active."""
