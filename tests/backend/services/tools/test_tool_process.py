@@ -479,13 +479,11 @@ def test_a_loader_cannot_write_into_a_version(tmp_path: Path, target: str, write
 
 
 @pytest.fixture
-def warm(alone: None) -> Iterator[WarmProcess]:
-    tool_process.start_warm_process()
+def warm() -> WarmProcess:
+    """The process from which tools of all tests are forked."""
     warm_process = tool_process._warm_process
     assert warm_process is not None
-    yield warm_process
-    tool_process.stop_warm_process()
-    assert warm_process._process is None
+    return warm_process
 
 
 @pytest.fixture
@@ -556,10 +554,14 @@ def test_a_forked_tool_is_cancelled(warm: WarmProcess, tiny: Path) -> None:
     assert psutil.Process(server_of(warm)).children() == []
 
 
+@pytest.mark.usefixtures("alone")
 def test_another_environment_or_a_lost_process_begins_a_new_one(
-    warm: WarmProcess, tiny: Path, monkeypatch: pytest.MonkeyPatch
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tiny / "bks_model.py").write_text(f"import os; print(os.environ.get('MARK'))\n{GOOD}")
+    tool_process.start_warm_process()
+    warm = tool_process._warm_process
+    assert warm is not None
     assert tool_process.check_model(tiny).output.split() == ["None"]
     first = server_of(warm)
     monkeypatch.setenv("MARK", "other")
@@ -569,6 +571,8 @@ def test_another_environment_or_a_lost_process_begins_a_new_one(
     os.waitid(os.P_PID, second, os.WEXITED | os.WNOWAIT)
     assert tool_process.check_model(tiny).output.split() == ["other"]
     assert len({first, second, server_of(warm)}) == 3
+    tool_process.stop_warm_process()
+    assert warm._process is None
 
 
 def test_the_process_ends_with_its_window_and_when_it_is_idle(tmp_path: Path) -> None:
