@@ -474,23 +474,49 @@ def test_only_training_pictures_are_changed(tmp_path: Path, augment: str) -> Non
     assert {tuple(picture.shape) for picture in training_pictures} == {(1, 8, 8)}
 
 
+@pytest.mark.parametrize("dtype", [numpy.int64, numpy.float64, numpy.float16])
+@pytest.mark.parametrize("shape", [(-1,), (-1, 1)])
 @pytest.mark.parametrize(
-    ("targets", "classes"),
+    ("targets", "names"),
     [
-        ([3, 70, 12, 5, 9, 41, 8, 2, 30, 17], 0),  # counts
-        (list(range(1900, 1910)), 0),  # years
-        ([0, 1, 2, 0, 1, 2, 0, 1, 2, 0], 3),
-        ([5, 9, 5, 9, 5, 9, 5, 9, 5, 9], 2),
-        ([n % 100 for n in range(200)], 100),
-        ([n * 3 % 97 * 2 for n in range(200)], 0),  # 97 even numbers
-        ([True, False] * 5, 2),
+        ([3, 70, 12, 5, 9, 41, 8, 2, 30, 17], []),  # counts
+        (list(range(1900, 1910)), []),  # years
+        ([0, 1, 2, 0, 1, 2, 0, 1, 2, 0], ["0", "1", "2"]),
+        ([5, 9, 5, 9, 5, 9, 5, 9, 5, 9], ["5", "9"]),
+        ([1, 2, 3] * 4, ["1", "2", "3"]),
+        ([-1, 1] * 5, ["-1", "1"]),
+        ([10, 100] * 5, ["10", "100"]),
+        ([n % 100 for n in range(200)], [str(n) for n in range(100)]),
+        ([n * 3 % 97 * 2 for n in range(200)], []),  # 97 even numbers
     ],
 )
 def test_whole_numbers_are_classes_if_they_repeat(
-    tmp_path: Path, targets: list[int], classes: int
+    tmp_path: Path, targets: list[int], names: list[str], shape: tuple[int, ...], dtype: type
 ) -> None:
-    content = npz(x=numpy.zeros((len(targets), 4)), y=numpy.array(targets))
+    content = npz(x=numpy.zeros((len(targets), 4)), y=numpy.array(targets, dtype).reshape(shape))
     datasets = open_data("arrays", files(tmp_path / "d", **content), tmp_path)
-    assert len(getattr(datasets.training, "classes", [])) == classes
+    assert getattr(datasets.training, "classes", []) == names
     reasons = [note["reason"] for note in datasets.training.reading_notes]
-    assert ("Whole numbers are read as numbers, because few repeat" in reasons) is (not classes)
+    assert ("Whole numbers are read as numbers, because few repeat" in reasons) is (not names)
+    is_noted = "Decimals that are whole and repeat are read as classes" in reasons
+    assert is_noted is (bool(names) and dtype is not numpy.int64)
+    numbers = open_data("arrays", tmp_path / "d", tmp_path, task="numbers")
+    assert numbers.training[0][1].shape == (1,)
+
+
+@pytest.mark.parametrize(
+    ("targets", "count"),
+    [
+        (numpy.array([0.5, 1] * 5), 0),
+        (numpy.array([1, numpy.nan] * 5), 0),
+        (numpy.array([1, numpy.inf] * 5), 0),
+        (numpy.array([[1.0, 2.0]] * 10), 0),
+        (numpy.array([f"t{n % 60}" for n in range(180)]), 60),
+    ],
+)
+def test_only_whole_numbers_and_texts_are_classes(
+    tmp_path: Path, targets: numpy.ndarray, count: int
+) -> None:
+    content = npz(x=numpy.zeros((len(targets), 4)), y=targets)
+    datasets = open_data("arrays", files(tmp_path / "d", **content), tmp_path)
+    assert len(getattr(datasets.training, "classes", [])) == count

@@ -102,24 +102,25 @@ def targets_of(parts: list[numpy.ndarray], notes: Notes) -> tuple[numpy.ndarray,
     if is_rows and set(numpy.unique(targets)) == {0, 1} and (targets.sum(1) == 1).all():
         # One-hot.
         return targets.argmax(1).astype(numpy.int64), [str(n) for n in range(targets.shape[1])]
-    is_text = targets.dtype.kind in "SU"
-    is_whole = targets.dtype.kind in "biuSU" or bool((targets == numpy.round(targets)).all())
-    values, numbers = numpy.unique(targets, return_inverse=True)
-    # Most values of a count, an age or a time are there once; those of classes repeat.
-    repeats = 2 * len(values) <= len(targets) and (
-        len(values) <= MOST_CLASSES or values[-1] - values[0] == len(values) - 1
+    is_text, is_float = targets.dtype.kind in "SU", targets.dtype.kind == "f"
+    is_whole = targets.dtype.kind in "biuSU" or (
+        is_float and bool((numpy.isfinite(targets) & (targets == numpy.round(targets))).all())
     )
-    is_unlike = not is_text and TASK == "auto" and targets.dtype.kind in "iu" and not repeats
-    if is_unlike and targets.ndim == 1:
-        reason = "Whole numbers are read as numbers, because few repeat"
-        notes.add(reason, [str(number) for number in values.tolist()], "value")
-    as_classes = is_text or targets.dtype.kind in "biu" or (is_whole and TASK == "classes")
-    as_classes &= not is_unlike and (TASK != "numbers" or is_text)
-    if targets.ndim == 1 and as_classes:
-        texts = [
-            value.decode() if isinstance(value, bytes) else str(value) for value in values.tolist()
-        ]
-        return numbers.astype(numpy.int64), [re.sub(r"\.0$", "", text) for text in texts]
+    if targets.ndim == 1 and is_whole and (TASK != "numbers" or is_text):
+        values, numbers = numpy.unique(targets, return_inverse=True)
+        # Most values of a count, an age or a time are there once; those of classes repeat.
+        is_class = is_text or targets.dtype.kind == "b" or TASK == "classes"
+        is_class = is_class or (
+            2 * len(values) <= len(targets)
+            and (len(values) <= MOST_CLASSES or values[-1] - values[0] == len(values) - 1)
+        )
+        texts = [v.decode() if isinstance(v, bytes) else str(v) for v in values.tolist()]
+        names = [text.removesuffix(".0") for text in texts] if is_float else texts
+        if is_class and is_float and TASK == "auto":
+            notes.add("Decimals that are whole and repeat are read as classes", names, "value")
+        if is_class:
+            return numbers.astype(numpy.int64), names
+        notes.add("Whole numbers are read as numbers, because few repeat", names, "value")
     if TASK == "classes":
         raise ValueError(f"the targets are no classes, but {targets.dtype} of {targets.shape}")
     return targets.astype(numpy.float32).reshape(len(targets), -1), []
