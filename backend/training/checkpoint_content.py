@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import platform
 import random
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch
 
+from backend.base.log import swallowed
 from backend.records.jobs.launch import Launch
 from backend.training.checkpoint import FORMAT
 from backend.training.optimizer import WeightAverage
@@ -84,18 +86,26 @@ def training_states(
 def input_form(data: Any, user_dataset: Any) -> dict[str, Any] | None:
     """Return the form of a sample in a batch, and the names of the classes, for an export.
 
-    None if the data is not a single tensor of numbers.
+    None if the data is not a single tensor of numbers. A dataset's ``table_preparation`` says how
+    a sample is made of the cells of a row in a table.
     """
     if not isinstance(data, torch.Tensor) or not data.ndim or not data.numel() or data.is_complex():
         return None
     values = data.detach().double()
     names = getattr(user_dataset, "classes", None)
+    try:
+        # Only what JSON holds can be loaded with ``weights_only`` and exported.
+        preparation = json.loads(json.dumps(getattr(user_dataset, "table_preparation", None)))
+    except (TypeError, ValueError) as error:
+        swallowed(error)
+        preparation = None
     return {
         "shape": list(data.shape[1:]),
         "dtype": str(data.dtype).removeprefix("torch."),
         "low": float(values.min()),
         "high": float(values.max()),
         "classes": [str(name) for name in names] if isinstance(names, (list, tuple)) else [],
+        **({"preparation": preparation} if isinstance(preparation, dict) else {}),
     }
 
 

@@ -38,7 +38,10 @@ def model_card(file: JobFile, checkpoint: Checkpoint) -> str:
         "Names with `validation/` are means over all samples of the validation set, measured after "
         f"epoch {checkpoint.epoch}; the others are of the last training step."
         if validated
-        else "No validation set was measured; the values are of the last training step."
+        else "No validation was measured at this step; the values are of the last training step."
+        if checkpoint.metrics
+        else f"No values were measured at step {checkpoint.step}, which is within an epoch. "
+        "`history.csv` has those of each training step and of each validation."
     )
     return "\n".join(
         [

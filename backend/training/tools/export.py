@@ -402,7 +402,8 @@ def _readme(record: Checkpoint, sums: Mapping[str, str], notes: Iterable[str]) -
         "model_source/": "the model's source, as it was trained",
         "example.pt": "a batch of zeros, from which the model takes its sizes",
         "CARD.md": "what the model was trained on, how, and how it was measured",
-        "input.json": "the form of a sample, and the names of the classes",
+        "input.json": "the form of a sample, the names of the classes, and of a table its columns "
+        "in order with mean, deviation and texts",
         "predict.py": "predicts for files: `python predict.py FILE...`",
         "load.py": "loads the model; needs PyTorch and what the model itself imports",
         "model_import.py": "imports model_source for load.py",

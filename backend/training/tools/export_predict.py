@@ -1,15 +1,19 @@
 """Predict with the exported model. Needs PyTorch; pictures need Pillow, .npy files NumPy.
 
 ``python predict.py FILE...`` takes a tensor (.pt), an array (.npy) or a picture for each sample, in
-the form of ``input.json``. From another program::
+the form of ``input.json``: with the values as the loader returns them. Of a model for tables it
+takes CSV files with the columns of the training, and each row is a sample. From another program::
 
     from predict import predict
 
     output = predict(batch)
 """
 
+import csv
 import json
+import re
 import sys
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -35,6 +39,66 @@ def predict(batch: torch.Tensor) -> torch.Tensor:
     return output
 
 
+def samples_in(path: Path) -> list[tuple[str, torch.Tensor]]:
+    """Return label and data of each sample in a file: of a table each row, else the only one."""
+    preparation = input_form().get("preparation")
+    if preparation is None:
+        return [(str(path), read(path))]
+    columns = preparation["columns"]
+    names = [column["name"] for column in columns]
+    if path.suffix.lower() not in (".csv", ".tsv", ".txt"):
+        raise SystemExit(f"{path} is no CSV file. The model needs one with {', '.join(names)}.")
+    content = path.read_bytes()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = content.decode("cp1252", "replace")
+    lines = [line for line in text.splitlines() if line.strip()] or [""]
+    delimiter = max(";\t|,", key=lines[0].count)
+    rows = [[c.strip() for c in row] for row in csv.reader(lines, delimiter=delimiter)]
+    numbered_names = [f"column {number}" for number in range(1, len(rows[0]) + 1)]
+    # Columns of a table without a header have numbers for names.
+    head = numbered_names if set(names) <= set(numbered_names) else rows.pop(0)
+    for name in names:
+        if head.count(name) != 1:
+            raise SystemExit(f"{path} has not one column “{name}”; it needs {', '.join(names)}.")
+    samples = []
+    for number, row in enumerate(rows, 1):
+        if len(row) != len(head):
+            raise SystemExit(f"{path}, row {number} has {len(row)} cells, not {len(head)}.")
+        values: list[float] = []
+        for column in columns:
+            cell = row[head.index(column["name"])]
+            try:
+                values += numbers_of(cell, column, preparation["missing"])
+            except ValueError:
+                place = f"{path}, row {number}"
+                raise SystemExit(
+                    f"{place}: “{cell}” in “{column['name']}” is not one of its {column['kind']}; "
+                    "dates are written as 2026-01-31."
+                ) from None
+        samples.append((f"{path}, row {number}", torch.tensor(values)))
+    return samples
+
+
+def numbers_of(cell: str, column: dict[str, Any], missing_marks: list[str]) -> list[float]:
+    """Return what the loader makes of a cell: 0 and 1 for texts, or one scaled number."""
+    if column["kind"] == "texts":
+        return [float(cell == text) for text in column["texts"]]
+    if cell.casefold() in missing_marks:
+        value = column["if_missing"]
+    elif column["kind"] == "dates":
+        time = datetime.fromisoformat(cell).replace(tzinfo=None) - datetime(1970, 1, 1)
+        value = time.total_seconds() / 86400
+    else:
+        decimal, cell = column["decimal"], cell.replace(column["unit"], "").strip()
+        mark = "," if decimal == "." else "."
+        if re.fullmatch(rf"[+-]?\d{{1,3}}([{mark}]\d{{3}})+([{decimal}]\d*)?", cell):
+            cell = cell.replace(mark, "")
+        value = float(cell.replace(decimal, "."))
+    return [(value - column["mean"]) / column["deviation"]]
+
+
 def read(path: Path) -> torch.Tensor:
     """Return the sample in a file, in the form that the model was trained with.
 
@@ -53,6 +117,12 @@ def read(path: Path) -> torch.Tensor:
     sample = sample.to(getattr(torch, form["dtype"]))
     if list(sample.shape) != form["shape"]:
         raise SystemExit(f"{path} has the shape {list(sample.shape)}, not {form['shape']}.")
+    low, high = float(sample.min()), float(sample.max())
+    margin = form["high"] - form["low"]
+    if low < form["low"] - margin or high > form["high"] + margin:
+        trained = f"the first batch of the training has {form['low']:g} to {form['high']:g}"
+        message = f"{path} has values from {low:g} to {high:g}, and {trained}: prepare it alike.\n"
+        sys.stderr.write(message)
     return sample
 
 
@@ -85,6 +155,9 @@ def report(path: str, output: torch.Tensor) -> str:
 if __name__ == "__main__":
     if len(sys.argv) < 2:
         raise SystemExit(__doc__)
-    outputs = predict(torch.stack([read(Path(name)) for name in sys.argv[1:]]))
-    for number, name in enumerate(sys.argv[1:]):
-        sys.stdout.write(report(name, outputs[number]) + "\n")
+    samples = [sample for name in sys.argv[1:] for sample in samples_in(Path(name))]
+    if not samples:
+        raise SystemExit("The files have no rows.")
+    outputs = predict(torch.stack([data for _, data in samples]))
+    for number, (label, _) in enumerate(samples):
+        sys.stdout.write(report(label, outputs[number]) + "\n")

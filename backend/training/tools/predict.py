@@ -16,6 +16,7 @@ import torch
 
 from backend.base.cores import usable_cores
 from backend.base.errors import BackendError
+from backend.base.log import swallowed
 from backend.records.base import number_format
 from backend.records.jobs.heartbeat import RankHeartbeat
 from backend.records.jobs.launch import Launch
@@ -78,6 +79,7 @@ class _PredictionRun:
             self._data = self._subject_data
             if self._files:
                 files = _FileDataset(self._subject_data, self._files)
+                self._files = files.labels
                 self._data = UserData(
                     self._subject_data.source, self._subject_data.class_name, files
                 )
@@ -240,8 +242,11 @@ class _FileDataset:
 
     def __init__(self, data: UserData, files: Sequence[str]) -> None:
         self._data = data
-        self._files = files
         self._dataset = data.user_dataset
+        samples = [sample for path in files for sample in self._samples_in(path)]
+        self.labels = [label for label, _, _ in samples]
+        """The path of each sample; if its file has several, with the number of its row."""
+        self._file_samples = [(path, row) for _, path, row in samples]
         # Its collate may need a target; the output is not compared with it.
         self._sample = data.item(0)
         if callable(getattr(self._dataset, "collate", None)):
@@ -251,15 +256,32 @@ class _FileDataset:
     def classes(self) -> Any:
         return getattr(self._dataset, "classes", None)
 
+    def _samples_in(self, path: str) -> list[tuple[str, str, Any]]:
+        """Return label, path and data of each sample in a file; None is the data of ``read``."""
+        read_all = getattr(self._dataset, "read_all", None)
+        if not callable(read_all):
+            return [(path, path, None)]
+        try:
+            with user_code.calling(f"{self._data.class_name}.read_all", self._data.source):
+                rows = list(read_all(path))
+        except UserCodeError as error:
+            # `read` says what is wrong with this file, and the other files are predicted.
+            swallowed(error)
+            rows = []
+        if len(rows) < 2:
+            return [(path, path, None)]
+        return [(f"{path}, row {number}", path, row) for number, row in enumerate(rows, 1)]
+
     def __len__(self) -> int:
-        return len(self._files)
+        return len(self._file_samples)
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
-        path = self._files[index]
-        with user_code.calling(
-            f"{self._data.class_name}.read of {Path(path).name}", self._data.source
-        ):
-            content = self._dataset.read(path)
+        path, content = self._file_samples[index]
+        if content is None:
+            with user_code.calling(
+                f"{self._data.class_name}.read of {Path(path).name}", self._data.source
+            ):
+                content = self._dataset.read(path)
         data, target = self._sample
         if _is_pair(content) and not _is_pair(data):
             # It returns what __getitem__ returns.

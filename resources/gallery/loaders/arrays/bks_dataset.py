@@ -71,6 +71,12 @@ class UserDataset(torch.utils.data.Dataset):
         channels, height, width = prepared(self.samples[0]).shape
         return tensor_of(open_picture(path, channels).resize((width, height)))
 
+    def read_all(self, path: str) -> list[torch.Tensor]:
+        """Each sample of an .npy file, or the one of a picture."""
+        samples = load(path)[""] if path.lower().endswith(".npy") else numpy.empty(0)
+        is_batch = samples.ndim == len(self.kind[0]) + 1 and len(samples) > 0
+        return [*map(prepared, samples)] if is_batch else [self.read(path)]
+
 
 class UserValDataset(UserDataset):
     """The samples that the model never trains on."""

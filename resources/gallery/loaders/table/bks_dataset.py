@@ -53,6 +53,7 @@ class UserDataset(torch.utils.data.Dataset):
         self.features = torch.from_numpy(self.table.features[rows])
         self.targets = torch.from_numpy(self.table.targets[rows])
         self.value_columns = self.table.value_columns
+        self.table_preparation = self.table.preparation
         self.reading_notes = Notes(self.table.notes)
         if self.table.classes:
             self.reading_notes.add_missing(self.classes, set(self.targets.tolist()))
@@ -65,7 +66,11 @@ class UserDataset(torch.utils.data.Dataset):
 
     def read(self, path: str) -> torch.Tensor:
         """The features in the first row of a file: for "Try it"."""
-        return torch.from_numpy(self.table.features_of(path)[0])
+        return self.read_all(path)[0]
+
+    def read_all(self, path: str) -> torch.Tensor:
+        """The features in each row of a file."""
+        return torch.from_numpy(self.table.features_of(path))
 
 
 class UserValDataset(UserDataset):
@@ -84,6 +89,7 @@ class Table:
         classes: The names of the classes; empty if the target is a number.
         is_validation: For each row; None: it is in neither set.
         value_columns: Name, offset and factor of each number of the data and of the target.
+        preparation: How features are made of the cells of a row, for the program of an export.
     """
 
     def __init__(self, folder: str) -> None:
@@ -122,6 +128,10 @@ class Table:
         data_columns = [column for encoder in self.encoders for column in encoder.value_columns]
         target = [] if self.classes else [(self.names[target_column], 0.0, 1.0)]
         self.value_columns = {"data": data_columns, "target": target}
+        self.preparation = {
+            "columns": [encoder.preparation for encoder in self.encoders],
+            "missing": sorted({*MISSING_NUMBERS, *map(str.casefold, names_in(MISSING_MARKS))}),
+        }
 
     def formats_of(self, columns: list[list[str]], column_numbers: list[int]) -> dict[int, Format]:
         """How each used column is read; note what its cells alone do not say."""
@@ -260,6 +270,7 @@ class Encoder:
                     f"{form.note}".rstrip()
                 )
             self.value_columns = [(f"{name} = {text}", 0.0, 1.0) for text in self.texts]
+            self.preparation = {"name": name, "kind": "texts", "texts": self.texts}
             return
         values = numbers(cells, form)
         training_values = values[is_training & numpy.isfinite(values)]
@@ -267,6 +278,10 @@ class Encoder:
         self.scale = (training_values.std() if len(training_values) else 0.0) or 1.0
         offset, factor = (self.mean, self.scale) if SCALE == "standard" else (0.0, 1.0)
         self.value_columns = [(name, float(offset), float(factor))]
+        self.preparation = {
+            **{"name": name, "kind": form.kind, "decimal": form.decimal, "unit": form.unit},
+            **{"if_missing": float(self.mean), "mean": float(offset), "deviation": float(factor)},
+        }
 
     def encode(self, cells: list[str]) -> numpy.ndarray:
         if self.texts:
