@@ -16,8 +16,8 @@ from widgets.common.layout import col
 from widgets.common.theme import S2, ColorRole
 
 _DESCRIPTION = (
-    "Curves, results, settings that differ, notes, hashes and how to repeat it, in one file for "
-    "any browser, a phone or a printer."
+    "Curves, samples over time, results, settings that differ, notes, hashes and how to repeat it, "
+    "in one file for any browser, a phone or a printer."
 )
 
 

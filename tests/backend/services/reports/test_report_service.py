@@ -21,6 +21,12 @@ from backend.records.jobs.config import Optimizer
 from backend.records.jobs.history import Block, encode
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.prediction import Box, Guess, PredictedSample, Prediction
+from backend.records.jobs.sample_course import (
+    FixedSamples,
+    SampleAnswer,
+    SampleValidation,
+    line,
+)
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import EvidenceLine, RankError, RunExit, RunStatus
 from backend.records.library.preview import SamplePart, SamplePreview
@@ -353,6 +359,27 @@ def test_chosen_samples_are_shown_with_their_predictions(
         ("99999", "best", "There is no sample 99,999"),
     ],
 )
+def test_the_fixed_samples_are_shown_at_the_first_the_middle_and_the_last_validation(
+    services: Services, root: Path, tmp_path: Path
+) -> None:
+    job_id = trained.job(root, "digits", LOSSES, [0.5, 0.8, 0.9])
+    picture = SamplePart("data", (8, 8), "float32", "image", png="iVBORw0KGgo=")
+    sample = PredictedSample(SamplePreview(7, (picture,), "<cat>"), "")
+    lines = [
+        SampleValidation(step, step, (SampleAnswer((Guess(name, 0.5),)),))
+        for step, name in enumerate(("dog", "dog", "<cat>", "dog", "<cat>"), 1)
+    ]
+    path = services.data_root.job(job_id).samples
+    path.write_bytes(b"".join(map(line, (FixedSamples((sample,)), *lines))))
+    text = written(services, tmp_path, job_id).source
+    section = text.partition("<h2>Samples over time</h2>")[2].partition("</section>")[0]
+    assert re.findall("Epoch \\d", section) == ["Epoch 1", "Epoch 3", "Epoch 5"]
+    cells = re.findall('class="(best|wrong)">(.)', section)
+    assert cells == [("wrong", "✗"), ("best", "✓"), ("best", "✓")]
+    assert "iVBORw0KGgo=" in section
+    assert "<cat>" not in section
+
+
 def test_predictions_that_a_job_does_not_have_are_refused_and_of_several_jobs_noted(
     services: Services,
     root: Path,
