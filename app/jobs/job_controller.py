@@ -374,8 +374,8 @@ class JobController(Controller):
         self.serve(f"read {job_id}", read, show, lambda message: show((AuditEntry("", message),)))
 
     def _read_samples(self, job_id: str) -> None:
-        show = self._page.detail.if_open(job_id, self._page.detail.curves.samples.show_course)
-        self._run("read", job_id, partial(self._jobs.queries.sample_course, job_id), show)
+        show = self._page.detail.if_open(job_id, self._page.detail.curves.samples.show_samples)
+        self._run("read", job_id, partial(self._jobs.queries.sample_history, job_id), show)
 
     def _read_runs(self, job_id: str) -> None:
         work = partial(self._jobs.queries.runs, job_id)

@@ -1,4 +1,4 @@
-"""What the model says about ten fixed validation samples: their rows of the validation's outputs.
+"""Answers of the model for ten fixed validation samples: rows of the validation's outputs.
 
 The validation computes these outputs anyway. So no sample is passed once more, no random number is
 drawn, and the answers travel to rank 0 with the values of their batches, with every strategy.
@@ -8,23 +8,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from backend.base.log import swallowed
+from backend.records.jobs import sample_history
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
-from backend.records.jobs.prediction import Box, Guess, PredictedSample
-from backend.records.jobs.sample_course import (
-    BOX_COUNT,
-    SAMPLE_COUNT,
-    FixedSamples,
-    SampleAnswer,
-    SampleValidation,
-    is_recorded,
-)
+from backend.records.jobs.prediction import Guess, PredictedSample
 from backend.records.library.preview import SamplePreview
 from backend.training import average_precision
 from backend.training.checkpoint_content import random_state, restore_random_state
@@ -32,7 +24,6 @@ from backend.training.data import ValidationOrder
 from backend.training.reporter import Reporter
 from backend.training.tools.batch_form import BatchForm, batch_form
 from backend.training.tools.prediction_results import (
-    BoxRow,
     class_name,
     picture_boxes,
     read_boxes,
@@ -52,7 +43,7 @@ _OTHER_FORM = (LookupError, TypeError, AttributeError, ValueError, RuntimeError)
 
 def fixed_indices(count: int) -> list[int]:
     """Return the fixed samples of a validation set: the same in each run of a job."""
-    return spread_indices(count, min(SAMPLE_COUNT, count))
+    return spread_indices(count, min(sample_history.SAMPLE_COUNT, count))
 
 
 class AnswerReader:
@@ -96,7 +87,7 @@ class AnswerReader:
                 return {start + row: _best_boxes(output[row]) for row in rows}
             return dict(zip(indices, self._best_classes(output, size, rows), strict=True))
         except _OTHER_FORM as error:
-            # The validation has no answers, and goes on.
+            # The validation has no answers, and continues.
             swallowed(error)
             return {}
         finally:
@@ -126,7 +117,9 @@ def _best_boxes(output: Mapping[str, Any]) -> Answer:
     columns = [torch.as_tensor(output[name]).detach().cpu().double() for name in names]
     rows = torch.cat([column.reshape(len(columns[0]), -1) for column in columns], 1)
     rows = rows[rows.isfinite().all(1)]
-    best: Answer = rows[rows[:, 1].argsort(descending=True, stable=True)[:BOX_COUNT]].tolist()
+    best: Answer = rows[
+        rows[:, 1].argsort(descending=True, stable=True)[: sample_history.BOX_COUNT]
+    ].tolist()
     return best
 
 
@@ -143,7 +136,7 @@ class SampleRecorder:
     def record(self, step: int, epoch: int, answers: Mapping[int, Answer]) -> None:
         """Record the answers of a validation; nothing if some are missing."""
         indices = fixed_indices(len(self._data))
-        if not (is_recorded(epoch) and answers.keys() >= set(indices)):
+        if not (sample_history.is_recorded(epoch) and answers.keys() >= set(indices)):
             return
         self._samples = self._samples or self._reporter.read_samples().samples
         if not self._samples:
@@ -151,10 +144,10 @@ class SampleRecorder:
             saved_random = random_state(torch.device("cpu"))
             self._samples = tuple(map(self._read_sample, indices))
             restore_random_state(saved_random, torch.device("cpu"))
-            self._reporter.add_samples(FixedSamples(self._samples))
-        pairs = zip(self._samples, map(answers.__getitem__, indices), strict=True)
+            self._reporter.add_samples(sample_history.FixedSamples(self._samples))
+        pairs = zip(self._samples, (answers[index] for index in indices), strict=True)
         sample_answers = tuple(self._answer(sample, answer) for sample, answer in pairs)
-        self._reporter.add_samples(SampleValidation(step, epoch, sample_answers))
+        self._reporter.add_samples(sample_history.SampleValidation(step, epoch, sample_answers))
 
     def _read_sample(self, index: int) -> PredictedSample:
         self._beat.beat(Phase.EVALUATING)
@@ -163,22 +156,16 @@ class SampleRecorder:
         except UserCodeError as error:
             swallowed(error)
             return PredictedSample(SamplePreview(index, ()), "")
-        parts = sample_parts("data", data)
-        parts = tuple(part for part in parts if part.png)[:1] or parts[:1]
+        parts = sorted(sample_parts("data", data), key=lambda part: not part.png)[:1]
         label = "" if target is None else target_text(target, self._names)
-        sample = PredictedSample(SamplePreview(index, parts, label), "")
         is_boxed = isinstance(target, Mapping) and "boxes" in target
         rows = read_boxes(target, self._names) if is_boxed else ()
-        return replace(sample, truth=_boxes(rows, sample))
+        truth = picture_boxes(rows, parts[0].shape if parts else None)
+        return PredictedSample(SamplePreview(index, tuple(parts), label), "", truth=truth)
 
-    def _answer(self, sample: PredictedSample, answer: Answer) -> SampleAnswer:
-        rows = [
-            (class_name(int(n), self._names), round(share, 4), box) for n, share, *box in answer
-        ]
+    def _answer(self, sample: PredictedSample, answer: Answer) -> sample_history.SampleAnswer:
+        rows = [(class_name(int(n), self._names), round(c, 4), box) for n, c, *box in answer]
         if any(box for *_, box in rows):
-            return SampleAnswer(boxes=_boxes(rows, sample))
-        return SampleAnswer(tuple(Guess(name, share) for name, share, _ in rows))
-
-
-def _boxes(rows: Iterable[BoxRow], sample: PredictedSample) -> tuple[Box, ...]:
-    return picture_boxes(rows, sample.sample.parts[0].shape if sample.sample.parts else None)
+            shape = sample.sample.parts[0].shape if sample.sample.parts else None
+            return sample_history.SampleAnswer(boxes=picture_boxes(rows, shape))
+        return sample_history.SampleAnswer(tuple(Guess(name, share) for name, share, _ in rows))

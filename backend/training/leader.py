@@ -26,7 +26,6 @@ from backend.records.jobs.status import NOT_TRAINED, Alarm
 from backend.training.checkpoint_content import restore_buffers, training_states
 from backend.training.data import ValidationOrder
 from backend.training.evaluation import BatchValues, answers_of, average_values
-from backend.training.fixed_samples import SampleRecorder
 from backend.training.lbfgs import Lbfgs
 from backend.training.optimizer import load_optimizer, served_parameters
 from backend.training.parameter_server import sent_parameters
@@ -158,11 +157,6 @@ class Leader(ABC):
         self._traits = collect_traits(subject, self._launch, torch.device("cpu"))
         self._sizes = self._traits[0]
         self._validation = ValidationOrder(self._sizes[1], config.batch_size, 0, 1)
-        self._sample_recorder: SampleRecorder | None = None
-        if subject.validation is not None:
-            self._sample_recorder = SampleRecorder(
-                subject.validation, self._services.reporter, self._beat
-            )
         checkpoints: list[dict[str, Any]] = []
         self._progress.open(subject, checkpoints.append)
         self._parameters = served_parameters(self._model)
@@ -230,9 +224,7 @@ class Leader(ABC):
             if queue.is_finished:
                 break
         reporter.end_evaluation(time.perf_counter() - started_s)
-        if self._sample_recorder is not None:
-            answers = answers_of(self._values)
-            self._sample_recorder.record(self._state.step, self._state.epoch, answers)
+        self._progress.record_samples(answers_of(self._values))
         return average_values(self._values, self._validation)
 
     def _pause(self) -> None:

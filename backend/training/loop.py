@@ -44,7 +44,7 @@ from backend.training.data import (
 )
 from backend.training.evaluation import Evaluation, precision, set_precision
 from backend.training.finite import BufferWatch
-from backend.training.fixed_samples import AnswerReader, SampleRecorder
+from backend.training.fixed_samples import AnswerReader
 from backend.training.lazy_dynamo import compile_model
 from backend.training.optimizer import (
     WeightAverage,
@@ -141,10 +141,6 @@ class Trainer:
                 config.precision,
                 AnswerReader(order, len(validation)) if config.follow_samples else None,
             )
-        self._sample_recorder: SampleRecorder | None = None
-        if validation is not None and self.rank0_services is not None:
-            reporter = self.rank0_services.reporter
-            self._sample_recorder = SampleRecorder(validation, reporter, self.beat)
         self._state_shapes = user_code.state_shapes(self._model)
         self._optimizer = make_optimizer(config, self._model, trained_parameters(self._model))
         self._scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == "float16")
@@ -566,9 +562,7 @@ class Trainer:
             values = result
             if self.rank0_services is not None:
                 self.rank0_services.reporter.end_evaluation(time.perf_counter() - started_s)
-            if self._sample_recorder is not None:
-                state, answers = self.train_state, self._evaluation.sample_answers
-                self._sample_recorder.record(state.step, state.epoch, answers)
+            self._progress.record_samples(self._evaluation.sample_answers)
         is_due, self._save_at_end = self._save_at_end, False
         self._progress.end_epoch(values, is_due, self._save)
         return False

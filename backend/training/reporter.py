@@ -31,7 +31,7 @@ from backend.records.base.schema import Record
 from backend.records.jobs import history
 from backend.records.jobs.history import Block
 from backend.records.jobs.metric_names import VALIDATION
-from backend.records.jobs.sample_course import SampleCourse, line, read_course
+from backend.records.jobs.sample_history import SampleHistory, line, read_samples
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import Alarm, RunStatus
 from backend.training.alerts import StandstillWatch
@@ -204,9 +204,9 @@ class Reporter:
         self._raise()
         self._steps.append(step)
 
-    def read_samples(self) -> SampleCourse:
+    def read_samples(self) -> SampleHistory:
         """Return what earlier runs recorded of the fixed samples."""
-        return read_course(self._folder.samples)
+        return read_samples(self._folder.samples)
 
     def add_samples(self, *records: Record) -> None:
         self._sample_lines.extend(map(line, records))

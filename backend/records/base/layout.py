@@ -183,7 +183,7 @@ class JobFolder:
     output = _PathBelow("output")
     history = _PathBelow("output/history.toml")
     samples = _PathBelow("output/samples.jsonl")
-    """What the job says about fixed validation samples (`records.jobs.sample_course`)."""
+    """What the job says about fixed validation samples (`records.jobs.sample_history`)."""
     tensorboard = _PathBelow("output/tensorboard")
     checkpoints = _PathBelow("checkpoints")
     acts = _PathBelow("acts")

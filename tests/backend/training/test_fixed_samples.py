@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from backend.records.jobs.sample_course import SampleCourse, read_course
+from backend.records.jobs.sample_history import SampleHistory, read_samples
 from tests.backend.training.test_resume import RANDOM_LOADER, assert_bit_equal
 from tests.backend.training.training_rig import LOADER, MODEL, Training, new_training
 
@@ -35,8 +35,8 @@ REGRESSION = MODEL.replace(
 )
 
 
-def course_of(training: Training) -> SampleCourse:
-    return read_course(training.folder.samples)
+def samples_of(training: Training) -> SampleHistory:
+    return read_samples(training.folder.samples)
 
 
 @pytest.mark.parametrize(
@@ -60,17 +60,17 @@ def test_each_validation_adds_the_answers_whichever_rank_has_them(
         settings["optimizer"] = {"name": "lbfgs", "lr": 1.0}
     training = new_training(tmp_path, loader=NAMED, **settings)
     training.train_well()
-    course = course_of(training)
-    assert [sample.sample.index for sample in course.samples] == [37 * n // 10 for n in range(10)]
-    steps = [validation.step for validation in course.validations]
+    history = samples_of(training)
+    assert [sample.sample.index for sample in history.samples] == [37 * n // 10 for n in range(10)]
+    steps = [validation.step for validation in history.validations]
     validated_steps = list(training.curve("validation/loss"))
     # Of an epoch of some milliseconds the answers may be more than 2 %: then some have none.
     assert steps[0] == validated_steps[0]
     assert set(steps) <= set(validated_steps)
-    guesses = [sample.guesses[0] for n in range(len(steps)) for sample in course.at(n)]
+    guesses = [sample.guesses[0] for n in range(len(steps)) for sample in history.at(n)]
     assert {guess.name for guess in guesses} <= {"a", "b", "c"}
     assert all(1 / 3 <= (guess.confidence or 0) <= 1 for guess in guesses)
-    assert {sample.sample.target for sample in course.samples} <= {"a", "b", "c"}
+    assert {sample.sample.target for sample in history.samples} <= {"a", "b", "c"}
 
 
 def test_recording_changes_nothing_of_the_training(tmp_path: Path) -> None:
@@ -91,11 +91,11 @@ def test_a_resume_repeats_the_validations_after_its_checkpoint(tmp_path: Path) -
     settings = {"processes": 1, "strategy": {"name": "alone"}}
     training = new_training(tmp_path, checkpoint={"keep_latest": 9}, **settings)
     training.train_well()
-    straight = {validation.step: validation for validation in course_of(training).validations}
+    straight = {validation.step: validation for validation in samples_of(training).validations}
     first = min(training.folder.checkpoints.glob("*.pt"))
     assert torch.load(first, weights_only=True)["course"]["epoch"] == 2
     training.train_well(resume_from=str(first))
-    resumed = course_of(training)
+    resumed = samples_of(training)
     assert [v for v in resumed.validations if straight.get(v.step, v) != v] == []
     assert [validation.step for validation in resumed.validations][:2] == [12, 24]
     assert training.folder.samples.read_text().count("samples") == 1
@@ -106,10 +106,10 @@ def test_boxes_are_shares_of_the_picture_and_numbers_are_not_shown(tmp_path: Pat
     settings["optimizer"] = {"name": "sgd", "lr": 1e-6}
     detector = new_training(tmp_path, model=DETECTOR, loader=PICTURES, **settings)
     detector.train_well()
-    sample = course_of(detector).at(0)[0]
+    sample = samples_of(detector).at(0)[0]
     assert [box.corners for box in sample.boxes] == [(0.25, 0.25, 0.5, 0.75)]
     assert [(box.name, box.corners) for box in sample.truth] == [("a", (0, 0, 0.5, 0.5))]
     assert sample.sample.parts[0].png
     regression = new_training(tmp_path, model=REGRESSION, name="numbers", **settings)
     regression.train_well()
-    assert course_of(regression) == SampleCourse()
+    assert samples_of(regression) == SampleHistory()

@@ -13,7 +13,7 @@ from backend.records.jobs.history import RunStart
 from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.prediction import Guess, PredictedSample
-from backend.records.jobs.sample_course import SampleAnswer, SampleCourse, SampleValidation
+from backend.records.jobs.sample_history import SampleAnswer, SampleHistory, SampleValidation
 from backend.records.jobs.script import SESSION
 from backend.records.jobs.slow_cause import Cause, SlowCause, StepTimes
 from backend.records.jobs.state import JobState
@@ -145,7 +145,7 @@ def curves_samples(stage: Stage, is_detector: bool = False) -> None:
         samples = detections().examples[:10]
         answers = tuple(SampleAnswer(boxes=sample.boxes) for sample in samples)
     validations = tuple(SampleValidation(540 * n, n, answers) for n in range(1, 20))
-    page.detail.curves.samples.show_course(SampleCourse(samples, validations))
+    page.detail.curves.samples.show_samples(SampleHistory(samples, validations))
 
 
 screen("curves-samples-boxes", (LARGE,), BOTH_THEMES)(

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QMenu, QWidget
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.history import HistoryUpdate
 from backend.records.jobs.metric_names import OF_NO_DATA, STALENESS, VALIDATION
-from backend.records.jobs.sample_course import SampleCourse
+from backend.records.jobs.sample_history import SampleHistory
 from backend.records.jobs.view import JobView
 from widgets.common.buttons import IconButton
 from widgets.common.cards import Card, VerticalScrollArea
@@ -131,7 +131,7 @@ class CurvesTab(QWidget):
         self._has_update = False
         self._curves.clear()
         self._marks.clear()
-        self.samples.show_course(SampleCourse())
+        self.samples.show_samples(SampleHistory())
         self._large_plot.clear()
         self._large_plot.set_marks(vertical_markers=(), boundaries=(), axis_marks=(), spans=())
         for plot in self._small_plots.values():

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QWidget
 
 from backend.records.base.layout import position_text
 from backend.records.jobs.prediction import PredictedSample
-from backend.records.jobs.sample_course import SampleCourse, answer_text, is_right
+from backend.records.jobs.sample_history import SampleHistory, answer_text, is_right
 from widgets.common import formats
 from widgets.common.cards import Card
 from widgets.common.fields import Slider
@@ -61,7 +61,7 @@ class SampleStrip(Card):
     """The samples at the validation that the pointer on a plot, or else the slider, chooses."""
 
     def __init__(self) -> None:
-        self._course = SampleCourse()
+        self._history = SampleHistory()
         self._step: float | None = None
         self._position = Label("", "small", "text2")
         self._legend = ColourLegend(TRUE, PREDICTED)
@@ -74,10 +74,10 @@ class SampleStrip(Card):
         super().__init__(head, self._pictures, gap=S1, margins=HEADED_CARD)
         self.hide()
 
-    def show_course(self, course: SampleCourse) -> None:
-        self._course = course
-        self._legend.setVisible(any(sample.truth for sample in course.samples))
-        self.setVisible(bool(course.validations))
+    def show_samples(self, history: SampleHistory) -> None:
+        self._history = history
+        self._legend.setVisible(any(sample.truth for sample in history.samples))
+        self.setVisible(bool(history.validations))
         self._show()
 
     def show_step(self, step: float | None) -> None:
@@ -87,7 +87,7 @@ class SampleStrip(Card):
 
     @Slot()
     def _show(self) -> None:
-        validations = self._course.validations
+        validations = self._history.validations
         if not validations:
             return
         index = round(self._slider.share() * (len(validations) - 1))
@@ -95,4 +95,4 @@ class SampleStrip(Card):
             index = sum(validation.step <= self._step for validation in validations[1:])
         chosen = validations[index]
         self._position.setText(position_text(chosen.epoch, chosen.step, formats.count))
-        self._pictures.show_samples(self._course.at(index))
+        self._pictures.show_samples(self._history.at(index))

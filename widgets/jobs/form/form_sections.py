@@ -94,7 +94,11 @@ _PLACEHOLDERS = {
     "total_epochs": "as the script says",
     "total_steps": "as the script says",
 }
-SET_FLAGS: Mapping[str, Any] = {"stop_on_nan": True, "slurm": {"continues": True}}
+SET_FLAGS: Mapping[str, Any] = {
+    "stop_on_nan": True,
+    "follow_samples": True,
+    "slurm": {"continues": True},
+}
 """The flags that a job file sets by default."""
 MODEL, SCRIPT = "model", "script"
 """The kinds of jobs: a model with its loader, or a script."""

@@ -4,7 +4,7 @@ import pytest
 
 from backend.records.jobs.history import HistoryUpdate
 from backend.records.jobs.prediction import Box, Guess, PredictedSample
-from backend.records.jobs.sample_course import SampleAnswer, SampleCourse, SampleValidation
+from backend.records.jobs.sample_history import SampleAnswer, SampleHistory, SampleValidation
 from backend.records.jobs.view import RunUpdate
 from backend.records.library.preview import SamplePreview
 from tests.asks import expect_request
@@ -18,7 +18,7 @@ from widgets.jobs.curves.curves_layout import LargePlot
 SAMPLES = tuple(PredictedSample(SamplePreview(n, (), str(n)), "") for n in range(10))
 
 
-def course(samples=SAMPLES):
+def history(samples=SAMPLES):
     """At step 20 s the answer for sample n is n in the validations from the n-th on, else 0."""
     validations = [
         SampleValidation(
@@ -28,7 +28,7 @@ def course(samples=SAMPLES):
         )
         for number in range(1, 4)
     ]
-    return SampleCourse(samples, tuple(validations))
+    return SampleHistory(samples, tuple(validations))
 
 
 def described(curves):
@@ -37,14 +37,14 @@ def described(curves):
 
 def test_the_pointer_and_else_the_slider_choose_the_validation(tab):  # noqa: F811
     assert not tab.samples.isVisible()
-    tab.samples.show_course(course())
+    tab.samples.show_samples(history())
     assert tab.samples.isVisible()
     assert "epoch 3, step 60" in visible_texts(tab.samples)
-    assert described(tab)[2:5] == ["2: ✓ 2, 75\u202f%", "3: ✓ 3, 75\u202f%", "4: ✗ 0, 75\u202f%"]
+    assert described(tab)[2:5] == ["2: ✓ 2, 75\xa0%", "3: ✓ 3, 75\xa0%", "4: ✗ 0, 75\xa0%"]
     plot = find_only(LargePlot, tab)
     plot.move_pointer(45.0)
     assert "epoch 2, step 40" in visible_texts(tab.samples)
-    assert described(tab)[3] == "3: ✗ 0, 75\u202f%"
+    assert described(tab)[3] == "3: ✗ 0, 75\xa0%"
     plot.move_pointer(None)
     find_only(Slider, tab.samples).set_share(0.0)
     assert "epoch 1, step 20" in visible_texts(tab.samples)
@@ -59,7 +59,7 @@ def test_a_detector_has_boxes_and_their_colours(tab, boxes, answer):  # noqa: F8
     truth = (Box("a", 1.0, (0, 0, 1, 1)),)
     samples = (PredictedSample(SamplePreview(3, (), "1 box"), "", truth=truth),)
     validation = SampleValidation(20, 1, (SampleAnswer(boxes=boxes),))
-    tab.samples.show_course(SampleCourse(samples, (validation,)))
+    tab.samples.show_samples(SampleHistory(samples, (validation,)))
     assert described(tab) == [f"1 box: {answer}"]
     assert tab.samples._legend.isVisible()
 

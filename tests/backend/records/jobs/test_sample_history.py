@@ -6,15 +6,15 @@ from itertools import pairwise
 from pathlib import Path
 
 from backend.records.jobs.prediction import Guess, PredictedSample
-from backend.records.jobs.sample_course import (
+from backend.records.jobs.sample_history import (
     FixedSamples,
     SampleAnswer,
-    SampleCourse,
+    SampleHistory,
     SampleValidation,
     is_recorded,
     is_right,
     line,
-    read_course,
+    read_samples,
 )
 from backend.records.library.preview import SamplePreview
 
@@ -42,7 +42,7 @@ def test_half_a_line_costs_only_itself_and_a_repeated_step_replaces(tmp_path: Pa
     path.write_bytes(
         line(FixedSamples(SAMPLES)) + lines[0] + lines[1][:20] + other + b"".join(lines[2:])
     )
-    course = read_course(path)
-    assert course == SampleCourse(SAMPLES, (validation(1), validation(2, "1")))
-    assert [is_right(course.at(n)[0]) for n in range(2)] == [True, False]
-    assert read_course(tmp_path / "missing") == SampleCourse()
+    history = read_samples(path)
+    assert history == SampleHistory(SAMPLES, (validation(1), validation(2, "1")))
+    assert [is_right(history.at(n)[0]) for n in range(2)] == [True, False]
+    assert read_samples(tmp_path / "missing") == SampleHistory()

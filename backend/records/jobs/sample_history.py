@@ -1,4 +1,4 @@
-"""What a job says about fixed validation samples: ``samples.jsonl``, which is only appended to.
+"""Answers of a job for fixed validation samples: ``samples.jsonl``, which is only appended to.
 
 The first line has the samples with their small pictures, each later line the answers of a
 validation. Late epochs have a line less often (`is_recorded`), so the file stays small. A run that
@@ -47,7 +47,7 @@ class FixedSamples(Record, label="samples", rules=TOOL_RULES):
 
 
 @dataclass(frozen=True)
-class SampleCourse:
+class SampleHistory:
     """The samples of a job, without answers, and its validations, the first first."""
 
     samples: tuple[PredictedSample, ...] = ()
@@ -70,8 +70,8 @@ def line(record: Record) -> bytes:
     return b"\n" + json.dumps(record.to_dict(), separators=(",", ":")).encode()
 
 
-def read_course(path: Path) -> SampleCourse:
-    """Return the course in a file, without damaged lines; empty if there is no file."""
+def read_samples(path: Path) -> SampleHistory:
+    """Return the history in a file, without damaged lines; empty if there is no file."""
     samples: tuple[PredictedSample, ...] = ()
     validations: list[SampleValidation] = []
     try:
@@ -91,7 +91,7 @@ def read_course(path: Path) -> SampleCourse:
             continue
         if len(validation.answers) == len(samples):
             validations = [v for v in validations if v.step < validation.step] + [validation]
-    return SampleCourse(samples, tuple(validations))
+    return SampleHistory(samples, tuple(validations))
 
 
 def is_right(sample: PredictedSample) -> bool | None:
