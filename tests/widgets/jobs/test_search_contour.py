@@ -1,4 +1,4 @@
-"""The contour plot of a search: the goal over two settings, better values darker."""
+"""The contour plot of a search: the goal over two settings, better values stronger."""
 
 from dataclasses import replace
 

@@ -70,7 +70,7 @@ class SampleStrip(Card):
         self._pictures = _Pictures()
         title = Label("Samples over time", "strong")
         title.set_tip("Ten validation samples with their targets, and the answers of the job below")
-        head = row(title, self._legend, STRETCH, self._position, self._slider)
+        head = row(title, (self._legend, 4), STRETCH, self._position, self._slider)
         super().__init__(head, self._pictures, gap=S1, margins=HEADED_CARD)
         self.hide()
 

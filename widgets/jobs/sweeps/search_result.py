@@ -33,7 +33,7 @@ _WORST_SHARE, _MANY = 0.9, 10
 diverged must not flatten the others."""
 _COLUMNS, _ROWS, _BANDS = 120, 60, 7
 _CONTOUR_TIP = (
-    "The darker, the better. A point is a trial; elsewhere the colour is that of the mean of all "
+    "The stronger the colour, the better. A point is a trial; between them it is the mean of all "
     "finished trials, weighted by 1 / distance² on the axes"
 )
 
@@ -188,8 +188,9 @@ class ContourPlot(QWidget):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         t = theme.current()
         for x, y, trial in self._points:
-            painter.setPen(round_pen(t.q("surface"), 1.4))
-            painter.setBrush(t.q("text" if trial.state == COMPLETE else "text3"))
+            is_complete = trial.state == COMPLETE
+            painter.setPen(round_pen(t.q("surface" if is_complete else "text"), 1.4))
+            painter.setBrush(t.q("text") if is_complete else Qt.BrushStyle.NoBrush)
             point = QPointF(area.left() + area.width() * x, area.bottom() - area.height() * y)
             painter.drawEllipse(point, _DOT, _DOT)
 
