@@ -170,8 +170,8 @@ class ContourPlot(QWidget):
         band = np.round((mean if sign < 0 else 1 - mean) * (_BANDS - 1)).astype(np.uint8)
         image = QImage(band.tobytes(), _COLUMNS, _ROWS, _COLUMNS, QImage.Format.Format_Indexed8)
         ends = (theme.current().q("sunken"), theme.current().curve(0))
-        channels = [(color.red(), color.green(), color.blue()) for color in ends]
-        colors = np.linspace(*channels, _BANDS).round().astype(int)
+        worst, best = ((color.red(), color.green(), color.blue()) for color in ends)
+        colors = np.linspace(worst, best, _BANDS).round().astype(int)
         image.setColorTable([qRgb(*map(int, color)) for color in colors])
         return image.copy()
 
