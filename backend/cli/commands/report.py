@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
 
+from backend.base.errors import BackendError
 from backend.cli.command import ArgSpec, command
 from backend.cli.parameters import Checkpoint
 from backend.cli.printing import Answer, Note, RawText, size_text
@@ -23,11 +24,13 @@ def report(
         Path | None, ArgSpec("FILE", ".html, .pdf, or - for standard output; default: TITLE.html")
     ] = None,
     samples: Annotated[str, ArgSpec("N", "show predictions of these: 3, 10-20")] = "",
-    checkpoint: Checkpoint = "best",
+    checkpoint: Checkpoint = "",
     with_places: Annotated[bool, "also show paths and names of machines"] = False,
     overwrite: Annotated[bool, "replace an existing file"] = False,
 ) -> Answer:
     """Write curves, differences, notes and hashes of jobs to one HTML or PDF file."""
+    if checkpoint and not samples:
+        raise BackendError("--checkpoint has no effect without --samples.", "Add --samples 0-9.")
     if output == Path("-"):
         with TemporaryDirectory() as folder:
             path = Path(folder) / "report.html"
@@ -46,7 +49,7 @@ def report(
         names,
         output,
         samples=samples,
-        checkpoint=checkpoint,
+        checkpoint=checkpoint or "best",
         shows_places=with_places,
         overwrite=overwrite,
         progress=session.progress,
