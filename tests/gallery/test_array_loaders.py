@@ -463,6 +463,13 @@ def test_a_picture_is_tried_by_each_loader_of_pictures(tmp_path: Path) -> None:
         assert datasets.validation.read(str(path)).shape == shape
 
 
+def test_each_sample_of_an_array_in_a_file_is_tried(tmp_path: Path) -> None:
+    content = npz(x=NUMBERS, y=LABELS) | npy(three=NUMBERS[:3], single=NUMBERS[1])
+    dataset = open_data("arrays", files(tmp_path / "d", **content), tmp_path).training
+    counts = [len(dataset.read_all(str(tmp_path / f"d/{n}.npy"))) for n in ("three", "single")]
+    assert counts == [3, 1]
+
+
 @pytest.mark.parametrize("augment", ["crop", "flip and crop"])
 def test_only_training_pictures_are_changed(tmp_path: Path, augment: str) -> None:
     content = npz(x_train=PICTURES, y_train=LABELS, x_test=PICTURES, y_test=LABELS)

@@ -225,6 +225,8 @@ def test_a_file_with_a_row_is_tried(tmp_path: Path, row: str) -> None:
     ]
     (tmp_path / "new.csv").write_text(row)
     assert datasets.training.read(str(tmp_path / "new.csv")).tolist() in known_features
+    (tmp_path / "all.csv").write_text(flowers())
+    assert len(datasets.training.read_all(str(tmp_path / "all.csv"))) == 6
 
 
 def test_parquet_is_read_as_csv_is(tmp_path: Path) -> None:

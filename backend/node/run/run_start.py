@@ -55,6 +55,7 @@ def write(folder: JobFolder, launch: Launch, files: Files, waited_s: float | Non
     if _starts_over(launch):
         move_earlier_runs(folder, launch.run, files)
     clear_old_stop_request(folder, launch.run, files)
+    files.replace_json(folder.attempt(launch.run).settings, launch.config.to_dict())
     files.replace_json(folder.launch, launch.to_dict())
     status = _first_status(launch, previous_status, timestamps.utc_now())
     files.replace_json(folder.status, replace(status, waited_s=waited_s).to_dict())

@@ -36,6 +36,7 @@ jobs/<id>/attempts/<n>/               the program that starts run n (a desktop, 
     supervisor.log                    the supervisor of run n
     guard-<k>.log                     the guard of rank k
     rank-<k>.json                     the guard of rank k, when the rank has ended
+    settings.json                     the program that starts run n: the settings of the run
     environment.json                  rank 0: versions, devices (`records.jobs.run_environment`)
     rank-<k>.error.json               rank k itself, when the user's code or ours raised
     (`AttemptFolder.delivery_file`)   the program that reports its end; the highest number counts
@@ -232,6 +233,7 @@ class AttemptFolder:
     supervisor_log = _PathBelow("supervisor.log")
     exit = _PathBelow("exit.json")
     slurm = _PathBelow("slurm.json")
+    settings = _PathBelow("settings.json")
     environment = _PathBelow("environment.json")
 
     def guard_log(self, rank: int) -> Path:

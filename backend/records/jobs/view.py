@@ -303,7 +303,8 @@ class JobRun:
 
     ``put_away``: the number of the last run that starting over put away with it; 0 if the job
     still shows it. ``message`` says how it ended, and who stopped it. ``first_step`` and
-    ``last_step`` are 0 if it made none.
+    ``last_step`` are 0 if it made none. ``changes`` are the settings that the run before it did not
+    have, as text.
     """
 
     number: int
@@ -314,6 +315,7 @@ class JobRun:
     ended_at: str = field(default="", metadata={KEY: "ended"})
     first_step: int = 0
     last_step: int = 0
+    changes: str = ""
 
 
 def earlier_log(job_id: str, put_away: int) -> str:

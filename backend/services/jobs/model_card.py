@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from backend.datastore.jobs.files import JobFile
 from backend.records.base import number_format
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.metric_names import VALIDATION
+from backend.records.jobs.view import JobRun
 
 
-def model_card(file: JobFile, checkpoint: Checkpoint) -> str:
-    """Return the card in Markdown."""
+def model_card(file: JobFile, checkpoint: Checkpoint, runs: Sequence[JobRun] = ()) -> str:
+    """Return the card in Markdown; ``file`` has the settings of the checkpoint's run.
+
+    ``runs`` are those that led to the checkpoint, the newest first.
+    """
     config = file.config
     parts = [
         (key.replace("_", " ").capitalize(), f"{pin.reference}, sha256 {pin.sha256}")
@@ -29,6 +34,13 @@ def model_card(file: JobFile, checkpoint: Checkpoint) -> str:
     ]
     if config.ema is not None:
         training.append(("Weights", f"their moving average with decay {config.ema:g}"))
+    training += [
+        (f"Changed in run {run.number}, from step {run.first_step}", run.changes)
+        for run in reversed(runs)
+        if run.changes
+    ]
+    if checkpoint.config_sha256 != config.sha256():
+        training.append(("Note", "the run of this checkpoint may have had other settings"))
     metrics = [
         (name, "–" if value is None else f"{value:.6g}")
         for name, value in sorted(checkpoint.metrics.items())

@@ -8,12 +8,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.datastore.access.root_access import OpenJob
 from backend.records.base import timestamps
-from backend.records.base.atomic_files import stored_record
+from backend.records.base.atomic_files import read_json, stored_record
 from backend.records.base.layout import JobFolder
+from backend.records.jobs.flat_settings import setting_changes
 from backend.records.jobs.history import HistoryUpdate
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus, last_status
@@ -65,6 +68,13 @@ def status_or_lost(folder: JobFolder) -> RunStatus:
     return last_status(folder) or RunStatus(JobState.LOST, run=folder.newest_run())
 
 
+def settings_of(folder: JobFolder, run: int) -> dict[str, Any]:
+    """Return the settings of a run as a job file, {} if they were not stored."""
+    with suppress(OSError, ValueError):
+        return dict(read_json(folder.attempt(run).settings))
+    return {}
+
+
 def _runs_in(folder: OpenJob, number: int, read: ReadHistory) -> list[JobRun]:
     numbers = _numbers(folder.attempts)
     folder.files.refresh_history(folder)
@@ -73,8 +83,12 @@ def _runs_in(folder: OpenJob, number: int, read: ReadHistory) -> list[JobRun]:
     first_steps = {start.run: start.first_step for start in history.run_starts}
     final_step = int(history.steps[-1]) if len(history.steps) else 0
     runs = []
+    settings: dict[str, Any] = {}
     for run in numbers:
         folder.files.refresh_file(folder.attempt(run).exit)
+        folder.files.refresh_file(folder.attempt(run).settings)
+        previous_settings, settings = settings, settings_of(folder, run) or settings
+        changes = setting_changes(previous_settings or settings, settings)
         exit_record = stored_record(RunExit, folder.attempt(run).exit)
         later_steps = [step for r, step in first_steps.items() if r > run]
         last_step = min(later_steps) - 1 if later_steps else final_step
@@ -92,6 +106,7 @@ def _runs_in(folder: OpenJob, number: int, read: ReadHistory) -> list[JobRun]:
                 ended_at=exit_record.ended_at if exit_record is not None else "",
                 first_step=first_steps.get(run, 0),
                 last_step=last_step if run in first_steps else 0,
+                changes="; ".join(f"{change.label}: {change.new_text}" for change in changes),
             )
         )
     return runs

@@ -51,7 +51,7 @@ from backend.records.base.validation import (
 from backend.records.jobs.audit_entry import AuditEntry, OwnerRule
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import RANDOM_WEIGHTS, JobConfig
-from backend.records.jobs.job_file import shareable_config, without_shared_gpus
+from backend.records.jobs.job_file import parse_job, shareable_config, without_shared_gpus
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.rate_search import RateSearch
 from backend.records.jobs.simulation import Simulation
@@ -63,6 +63,7 @@ from backend.services.jobs.forecast import JobForecaster
 from backend.services.jobs.lifecycle import JobLifecycle
 from backend.services.jobs.model_card import model_card
 from backend.services.jobs.queries import JobQueries
+from backend.services.jobs.run_history import settings_of
 from backend.services.jobs.run_reaper import RunReaper
 from backend.services.jobs.run_starter import RunStarter
 from backend.services.jobs.single_process import find_rate, simulate
@@ -516,6 +517,10 @@ class JobService:
             with as_backend_error(f"{output} cannot be written"):
                 _copy_out(Path(record.path), output, is_zip=format == "zip")
             return output.absolute()
+        all_runs = self.queries.runs(job_id)
+        runs = [run for run in all_runs if run.number <= record.run and not run.put_away]
+        run_settings = parse_job(settings_of(folder, record.run))
+        file = replace(file, config=run_settings.config or file.config)
         pins = file.parts()
         # A dataset is read for ONNX alone, and may be large.
         find_content = self._library.open_content if format == "onnx" else self._library.content
@@ -528,7 +533,7 @@ class JobService:
             find_content(Kind.DATASET, pins[Kind.DATASET].reference),
             files={
                 "job.toml": tomli_w.dumps(shareable_config(file.config)),
-                "CARD.md": model_card(file, record),
+                "CARD.md": model_card(file, record, runs),
             },
             history=folder.history if folder.history.exists() else None,
             progress=progress,

@@ -13,7 +13,7 @@ import csv
 import json
 import re
 import sys
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -88,8 +88,7 @@ def numbers_of(cell: str, column: dict[str, Any], missing_marks: list[str]) -> l
     if cell.casefold() in missing_marks:
         value = column["if_missing"]
     elif column["kind"] == "dates":
-        time = datetime.fromisoformat(cell).replace(tzinfo=None) - datetime(1970, 1, 1)
-        value = time.total_seconds() / 86400
+        value = datetime.fromisoformat(cell).replace(tzinfo=UTC).timestamp() / 86400
     else:
         decimal, cell = column["decimal"], cell.replace(column["unit"], "").strip()
         mark = "," if decimal == "." else "."

@@ -177,11 +177,12 @@ def runs(services: Services, id: JobId) -> Answer:
             local_time_text(run.started_at),
             f"{run.first_step} to {run.last_step}" if run.last_step else "",
             f"runs/{run.put_away}" if run.put_away else "",
+            run.changes,
             run.message,
         )
         for run in job_runs
     )
-    head = ("RUN", "STATE", "STARTED", "STEPS", "PUT AWAY", "MESSAGE")
+    head = ("RUN", "STATE", "STARTED", "STEPS", "PUT AWAY", "CHANGED", "MESSAGE")
     return Answer(job_runs, Table(head, rows, "It never ran."))
 
 

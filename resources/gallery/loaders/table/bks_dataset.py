@@ -278,10 +278,9 @@ class Encoder:
         self.scale = (training_values.std() if len(training_values) else 0.0) or 1.0
         offset, factor = (self.mean, self.scale) if SCALE == "standard" else (0.0, 1.0)
         self.value_columns = [(name, float(offset), float(factor))]
-        self.preparation = {
-            **{"name": name, "kind": form.kind, "decimal": form.decimal, "unit": form.unit},
-            **{"if_missing": float(self.mean), "mean": float(offset), "deviation": float(factor)},
-        }
+        self.preparation = {"name": name, "mean": float(offset), "deviation": float(factor)}
+        self.preparation |= {"kind": form.kind, "decimal": form.decimal, "unit": form.unit}
+        self.preparation["if_missing"] = float(self.mean)
 
     def encode(self, cells: list[str]) -> numpy.ndarray:
         if self.texts:

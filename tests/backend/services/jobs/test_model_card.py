@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from backend.datastore.jobs.files import JobFile
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.job_file import parse_job
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobRun
 from backend.records.library.item import Pin
 from backend.services.jobs.model_card import model_card
 from tests.backend.training.training_rig import job
@@ -49,6 +53,26 @@ def test_a_hostile_name_ends_no_row_and_is_no_markup() -> None:
     assert title.startswith(r"# a \| b \| \<script\> \[x\]\(y\) \`z\`: epoch")
 
 
-def test_without_a_validation_the_card_says_so() -> None:
-    card = model_card(job_file(), replace(CHECKPOINT, metrics={"loss": 1.0}))
-    assert "No validation set was measured" in card
+@pytest.mark.parametrize(
+    ("metrics", "message"),
+    [
+        ({"loss": 1.0}, "No validation was measured at this step; the values are of the last"),
+        ({}, "No values were measured at step 40, which is within an epoch. `history.csv` has"),
+    ],
+)
+def test_without_a_validation_the_card_says_so(metrics: dict[str, float], message: str) -> None:
+    card = model_card(job_file(), replace(CHECKPOINT, metrics=metrics))
+    assert message in card
+    assert ("## Metrics" in card) is bool(metrics)
+
+
+def test_the_card_has_what_runs_before_the_checkpoint_changed() -> None:
+    file = job_file()
+    runs = [JobRun(2, JobState.TRAINING, first_step=30, changes="Learning rate 0.01"),
+            JobRun(1, JobState.INTERRUPTED, first_step=1)]  # fmt: skip
+    card = model_card(file, replace(CHECKPOINT, config_sha256=file.config.sha256()), runs)
+    assert "| Changed in run 2, from step 30 | Learning rate 0.01 |" in card
+    assert "Changed in run 1" not in card
+    note = "the run of this checkpoint may have had other settings"
+    assert note not in card
+    assert note in model_card(file, CHECKPOINT)

@@ -249,6 +249,23 @@ def test_files_with_a_loader_that_returns_a_whole_sample(rig: Rig) -> None:
     assert result.examples[0].sample.target == ""
 
 
+def test_each_row_of_a_file_with_several_is_a_sample(rig: Rig) -> None:
+    read_all = """
+    def read_all(self, path):
+        if path.endswith("bad"):
+            raise OSError("cannot be read")
+        return torch.full((int(path[-1]), 4), 1.0)
+"""
+    rig.write(MODEL, LOADER + READ + read_all)
+    result = rig.predict(files=["/x/1", "/x/3", "/x/bad"])
+    labels = ["/x/1", "/x/3, row 1", "/x/3, row 2", "/x/3, row 3"]
+    assert [example.file for example in result.examples] == labels
+    assert result.notes == ("1 file could not be read: bad.",)
+    assert [line.rsplit(",", 2)[-1].strip('"\r\n') for line in rig.table.read_text().splitlines()][
+        1:
+    ] == ["/x/1", " row 1", " row 2", " row 3"]
+
+
 @pytest.mark.parametrize("name", [b"caf\xe9 1", b"\xff\xfe1", "süß 1".encode(), b"\xe4\xb8 1"])
 def test_a_name_of_any_bytes_is_exact_in_the_table_and_shown_by_escapes(
     rig: Rig, name: bytes
