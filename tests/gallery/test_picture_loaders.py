@@ -490,6 +490,34 @@ def test_folders_and_lists_are_the_sets_of_boxes(tmp_path: Path) -> None:
     assert (len(datasets.training), len(datasets.validation)) == (4, 2)
 
 
+@pytest.mark.parametrize(
+    ("change", "count"),
+    [
+        (lambda file: file["annotations"][0].update(category_id=55), 1),
+        (lambda file: file["annotations"][0].update(image_id=999), 1),
+        (lambda file: file["annotations"][0].update(image_id=999, iscrowd=1), 1),
+        (lambda file: file["annotations"][0].update(category_id=55, bbox=[]), 1),
+        (lambda file: file["annotations"][0].update(category_id=None), 1),
+        (lambda file: file["annotations"][0].update(image_id="11"), 1),
+        (lambda file: file["categories"].pop(), 2),
+        (lambda file: file["images"].pop(0), 2),
+    ],
+)
+def test_annotations_without_an_image_or_category_are_skipped_on_request(
+    tmp_path: Path, change: Callable[[Any], Any], count: int
+) -> None:
+    content = coco(BOXES)
+    file = json.loads(content["annotations/instances.json"])
+    change(file)
+    folder = files(tmp_path / "d", **{**content, "annotations/instances.json": json.dumps(file)})
+    with pytest.raises(UserCodeError, match=r"annotation \d+ is .+, which is not in .+ or set bad"):
+        open_data("coco", folder, tmp_path)
+    notes = open_data("coco", folder, tmp_path, bad_pictures="skip").training.reading_notes
+    reason = "Left out, because their image or category is not in the file"
+    (skipped,) = [note for note in notes if note["reason"] == reason]
+    assert skipped["count"] == count
+
+
 BROKEN: list[tuple[str, Content, str]] = [
     ("coco", {"a.csv": "1"}, "no JSON file with images, annotations and categories"),
     ("coco", {"a.json": "{"}, "a.json is no JSON"),
@@ -497,10 +525,11 @@ BROKEN: list[tuple[str, Content, str]] = [
     ("coco", {"a.json": '{"images": [{}], "annotations": [], "categories": []}'},
      "a.json is not in COCO's form: KeyError"),
     ("coco", {"a.json": json.dumps({"images": [], "categories": [], "annotations": [
-        {"image_id": 3, "category_id": 1, "bbox": [1, 1, 1, 1]}]})}, "image 3, which does not"),
+        {"image_id": 3, "category_id": 1, "bbox": [1, 1, 1, 1]}]})},
+     "annotation without an id is for image 3, which is not in “images”; add it"),
     ("coco", {"a.json": json.dumps({"images": [{"id": 3, "file_name": "a"}], "categories": [],
         "annotations": [{"image_id": 3, "category_id": 1, "bbox": [1, 1, 1, 1]}]})},
-     "category 1, without a name"),
+     "a.json: annotation without an id is of category 1, which is not in “categories”"),
     ("coco", {"a.json": json.dumps({"images": [{"id": 3, "file_name": "a"}],
         "categories": [{"id": 1, "name": "b"}],
         "annotations": [{"image_id": 3, "category_id": 1, "bbox": ["x", 1, 1, 1]}]})},

@@ -60,7 +60,9 @@ def find_samples(folder: str, notes: Notes) -> tuple[list[Sample], list[str]]:
                 {category["id"]: str(category["name"]) for category in content["categories"]}
             )
             samples += samples_of(content, categories, pictures, part_of(path), notes)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+        except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path} is not in COCO's form: {error!r}") from error
     if not samples:
         raise ValueError("the dataset has no JSON file with images, annotations and categories")
@@ -83,17 +85,25 @@ def samples_of(
     notes: Notes,
 ) -> list[Sample]:
     objects: dict[int, list[dict]] = {entry["id"]: [] for entry in content["images"]}
-    crowds, boxless = [], []
+    crowds, boxless, orphans = [], [], []
     for entry in content["annotations"]:
+        lack = ""
         if entry["image_id"] not in objects:
-            raise ValueError(
-                f"an annotation is for image {entry['image_id']}, which does not exist"
-            )
-        if entry["category_id"] not in categories:
-            raise ValueError(f"an annotation is of category {entry['category_id']}, without a name")
-        target = crowds if entry.get("iscrowd") else objects[entry["image_id"]]
-        (target if len(entry.get("bbox", ())) == 4 else boxless).append(entry)
-    for reason, annotations in (("they are crowds", crowds), ("they have no box", boxless)):
+            lack = f"for image {entry['image_id']}, which is not in “images”"
+        elif entry["category_id"] not in categories:
+            lack = f"of category {entry['category_id']}, which is not in “categories”"
+        if lack and BAD_PICTURES != "skip":
+            name = entry.get("id", "without an id")
+            remedy = "add it there, or set bad_pictures to “skip” to leave such annotations out"
+            raise ValueError(f"annotation {name} is {lack}; {remedy}")
+        target = crowds if entry.get("iscrowd") else objects.get(entry["image_id"], orphans)
+        is_boxed = len(entry.get("bbox", ())) == 4
+        (orphans if lack else target if is_boxed else boxless).append(entry)
+    for reason, annotations in (
+        ("they are crowds", crowds),
+        ("they have no box", boxless),
+        ("their image or category is not in the file", orphans),
+    ):
         names = [f"annotation {entry.get('id', '')}" for entry in annotations]
         notes.add(f"Left out, because {reason}", names, "object")
     samples = []
