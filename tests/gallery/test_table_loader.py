@@ -347,6 +347,27 @@ def test_numbers_are_read_as_people_write_them_and_what_is_not_plain_is_said(
 
 
 @pytest.mark.parametrize(
+    ("cells", "note"),
+    [
+        (["g/L", "2", "3", "4", "5"], "because of “g/L” at the top: delete a row of units"),
+        (["%", "2.5", "3", "4", "5"], "because of “%” at the top: delete a row of units"),
+        (["2", "3", "4", "5", "g/L"], "because of “g/L”, which may be a missing mark"),
+        (["g/L", "2", "3", "4", "g/L", "5", "6", "7", "8"], "“g/L”, which may be a missing mark"),
+        ([f"probe {n}" for n in range(10)], "Nearly each row has another text; leave_out omits"),
+        ([f"P{n}-a" for n in range(19)] + ["P1-a"], "Nearly each row has another text"),
+        ([f"probe {n}" for n in range(9)], ""),
+        ([f"probe {n % 18}" for n in range(20)], ""),
+        ([str(n) for n in range(20)], ""),
+        (["red", "blue"] * 10, ""),
+    ],
+)
+def test_a_column_of_texts_that_should_be_none_is_noted(cells: list[str], note: str) -> None:
+    form_note = CELLS.format_of(cells).note
+    assert note in form_note
+    assert bool(note) is bool(form_note)
+
+
+@pytest.mark.parametrize(
     ("cells", "settings", "value"),
     [
         (["1,234", "2,701"], {"decimal": "point"}, 1234),

@@ -267,9 +267,8 @@ def _table(listing: _Listing) -> _ShapeMatch | None:
     head = listing.head(path, _LONG_HEAD)
     if head[:4] == b"PAR1" or b"\0" in head:
         return _ShapeMatch(names)
-    lines = head.decode("utf-8-sig", "replace").splitlines()
-    if len(head) >= _LONG_HEAD - 4:
-        lines = lines[:-1]
+    is_cut = len(head) >= _LONG_HEAD - 4
+    lines = _CELLS.decoded(head[: head.rfind(b"\n")] if is_cut else head).splitlines()
     for delimiter in "\t;|, ":
         rows = [*csv.reader(lines, delimiter=delimiter, skipinitialspace=True)]
         rows = [row for row in rows if any(map(str.strip, row))]

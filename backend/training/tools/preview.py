@@ -417,6 +417,11 @@ class Survey:
                 "learn from "
                 "that."
             )
+        if len(self._classes) == self._labelled_count > 1:
+            yield (
+                f"Each of the {number_format.count(self._labelled_count)} samples is the only one "
+                "of its class; check the column or setting of the target."
+            )
         rare_message = rare_class_warning(self._class_counts())
         if rare_message:
             yield rare_message

@@ -19,7 +19,7 @@ MISSING_NUMBERS = MISSING_VALUES | {
 """In a column of texts the others are texts, such as the name of a class."""
 MARK = re.compile(r"[-−–]?9{2,}([.,]0+)?")
 """A number of nines stands for a missing value in many files."""
-MOST_WORDS = 3
+MOST_WORDS, LEAST_IDS = 3, 10
 SPACES = re.compile(r"(?<=\d)[ '’_\u00a0\u202f](?=\d{3}(?!\d))")
 NUMBER = re.compile(
     r"(?P<currency>[$€£¥₹]?) ?(?P<number>[+-]?(?:\d[\d.,]*|[.,]\d+)(?:e[+-]?\d+)?|[+-]?inf)"
@@ -31,6 +31,16 @@ DATE = re.compile(
     r"(?:[ T](\d{1,2}):(\d\d)(?::(\d\d(?:\.\d+)?))?)?Z?"
 )
 EPOCH = datetime.date(1970, 1, 1).toordinal()
+
+
+def decoded(content: bytes) -> str:
+    """The text of a file in UTF-16, UTF-8 or, as Windows writes it, cp1252."""
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return content.decode("utf-16")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content.decode("cp1252", "replace")
 
 
 def plain(cell: str) -> str:
@@ -146,10 +156,13 @@ def mark_note(cells: Sequence[str], values: Sequence[float]) -> str:
 
 
 def words_note(cells: Sequence[str], matches: Sequence["re.Match[str] | None"]) -> str:
-    """Name the few words for which a column of numbers is one of texts."""
+    """Name the few words for which a column of numbers is one of texts, or say that it has ids."""
     words = {cell for cell, match in zip(cells, matches, strict=True) if match is None}
-    if len(words) > MOST_WORDS or 4 * matches.count(None) > len(cells):
-        return ""
+    if not words or len(words) > MOST_WORDS or 4 * matches.count(None) > len(cells):
+        is_id = len(cells) >= LEAST_IDS and 10 * len(set(cells)) > 9 * len(cells)
+        return "Nearly each row has another text; leave_out omits a column of names" * is_id
+    if matches[0] is None and matches.count(None) == 1:
+        return f"Read as texts, because of “{cells[0][:40]}” at the top: delete a row of units"
     quoted_words = " and ".join(f"“{word[:40]}”" for word in sorted(words))
     return f"Read as texts, because of {quoted_words}, which may be a missing mark"
 

@@ -15,7 +15,7 @@ import re
 
 import numpy
 import torch
-from cells import MISSING_NUMBERS, MISSING_VALUES, NUMBER, Format, format_of, sign_of
+from cells import MISSING_NUMBERS, MISSING_VALUES, NUMBER, Format, decoded, format_of, sign_of
 from notes import Notes
 from splits import divide, files, part_of
 
@@ -384,12 +384,7 @@ def text_of(path: str) -> str:
             content = gzip.decompress(content)
         except (OSError, EOFError) as error:
             raise ValueError(f"{os.path.basename(path)} is cut off or damaged: {error}") from error
-    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return content.decode("utf-16")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return content.decode("cp1252", "replace")
+    return decoded(content)
 
 
 def delimiter_of(text: str) -> str:

@@ -163,6 +163,14 @@ def test_s08_a_set_of_one_class_is_flagged(previews: Previews) -> None:
     )
 
 
+def test_a_set_with_a_class_for_each_sample_is_flagged(previews: Previews) -> None:
+    item = "return torch.ones(4), index\n    classes = [str(n) for n in range(20)]"
+    assert previews.read(item).warnings == (
+        "Each of the 20 samples is the only one of its class; check the column or setting of the "
+        "target.",
+    )
+
+
 def test_s08_values_that_are_no_numbers_are_flagged(previews: Previews) -> None:
     result = previews.read(
         "x = torch.ones(4); x[0] = float('nan' if index > 4 else 1)\n"
