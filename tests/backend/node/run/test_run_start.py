@@ -106,6 +106,7 @@ def test_a_run_that_finds_no_room_leaves_the_job_as_it_was(
 def test_a_resumed_run_shows_the_step_of_its_checkpoint_from_the_first_moment(
     folder: JobFolder, resume_from: str, shown_progress: tuple[int, int]
 ) -> None:
+    run_start.claim(folder, LAUNCH.run, Files())
     for _ in range(2):
         run_start.write(folder, replace(LAUNCH, resume_from=resume_from), Files())
         status = last_status(folder)
