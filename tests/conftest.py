@@ -23,6 +23,7 @@ from pytestqt.qtbot import QtBot
 from backend.base.errors import BackendError
 from backend.base.log import PACKAGES
 from backend.base.progress import Progress
+from tests.fakes.shared_tools import share_tool_process
 from tests.scheduling import FileScheduling, is_of_cluster
 from tests.waiting import LIMIT_MS
 
@@ -153,6 +154,12 @@ def log_watch() -> Iterator[LogWatch]:
     yield watch
     logging.getLogger().removeHandler(watch)
     watch.check()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def tools_share_torch() -> Iterator[None]:
+    with share_tool_process():
+        yield
 
 
 class SynchronousRunner:

@@ -39,7 +39,7 @@ class SweepController(Controller):
         self._sweeps = sweeps
         self._form = form
         self._request = LatestRequest(runner)
-        form.take_back_requested.connect(self.take_back)
+        form.cancel_jobs_requested.connect(self.cancel_jobs)
 
     def check(self, draft: JobDraft) -> JobCheck:
         """Check a sweep, on a worker."""
@@ -60,10 +60,10 @@ class SweepController(Controller):
         self._request.cancel()
 
     @Slot(str)
-    def take_back(self, tag: str) -> None:
+    def cancel_jobs(self, tag: str) -> None:
         self._form.set_busy("Removing the sweep…")
         self._runner.run(
-            "create", partial(self._sweeps.take_back, tag), self._show_removed, self._show_error
+            "create", partial(self._sweeps.cancel, tag), self._show_removed, self._show_error
         )
 
     def _show_queued(self, sweep: QueuedSweep) -> None:

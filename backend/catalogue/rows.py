@@ -13,7 +13,7 @@ from backend.records.base.timestamps import seconds
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.job_file import parse_job, without_secrets
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RankError, RunStatus, finite
+from backend.records.jobs.status import Alarm, Continuation, RankError, RunStatus, finite
 from backend.records.jobs.summary import JobSummary, make_summary
 from backend.records.jobs.view import JobView
 from backend.records.library.item import LibraryItem, Pin
@@ -30,8 +30,13 @@ def row_to_item(row: sqlite3.Row) -> LibraryItem:
     return LibraryItem.from_dict({**row, "facts": json.loads(row["facts"])})
 
 
+_DETAILS = ("epochs", "alarms", "continued")
+"""Keys of a status that have no column, and that `JobView.to_json` needs."""
+
+
 def job_to_row(view: JobView) -> dict[str, Any]:
     best_name, best_value = view.best_metric or (None, None)
+    status = view.status.to_dict()
     return _storable(
         {
             "id": view.id,
@@ -54,6 +59,7 @@ def job_to_row(view: JobView) -> dict[str, Any]:
             "metrics": _json(json_value(view.status.metrics)),
             "message": view.status.message,
             "error": "" if view.error is None else _json(view.error.to_dict()),
+            "details": _json({key: status[key] for key in _DETAILS}),
             "notes": view.notes,
             "tags": _json(list(view.tags)),
             "config": _json(without_secrets(view.config)),
@@ -74,6 +80,8 @@ def row_to_job(row: sqlite3.Row) -> JobView | None:
     if config is None:
         return None
     best = row["best_name"], row["best_value"]
+    details = json.loads(row["details"])
+    continued = details["continued"]
     return JobView(
         id=row["id"],
         name=row["name"],
@@ -83,12 +91,15 @@ def row_to_job(row: sqlite3.Row) -> JobView | None:
             JobState(row["state"]),
             run=row["run"],
             epoch=row["epoch"],
+            epochs=details["epochs"],
             step=row["step"],
             total_steps=row["total_steps"],
             steps_per_epoch=row["steps_per_epoch"],
             metrics=json.loads(row["metrics"]),
             message=row["message"],
             error=RankError.from_dict(json.loads(row["error"])) if row["error"] else None,
+            alarms=tuple(map(Alarm.from_dict, details["alarms"])),
+            continuation=None if continued is None else Continuation.from_dict(continued),
             started_at=row["started"],
             updated_at=row["ended"],
             earlier_s=row["earlier_s"],

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FORMAT = 5
+FORMAT = 6
 """SQLite's ``user_version`` of the file. A file of an older format is rebuilt."""
 PATIENCE_S = 10.0
 CACHE_KIB = 256

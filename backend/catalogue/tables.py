@@ -83,6 +83,7 @@ JOBS = Table(
     _text("metrics"),
     _text("message"),
     _text("error"),
+    _text("details"),
     _text("notes"),
     _text("tags"),
     _text("config"),

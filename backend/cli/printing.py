@@ -127,11 +127,9 @@ def print_properties(properties: Iterable[tuple[str, str]]) -> None:
 
 
 def duration_text(seconds: float | None) -> str:
-    if seconds is None:
-        return ""
-    minutes, remaining_s = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{remaining_s:02}" if hours else f"{minutes}:{remaining_s:02}"
+    return (
+        "" if seconds is None else number_format.duration(seconds).replace(number_format.GAP, " ")
+    )
 
 
 def number_text(value: float | None) -> str:

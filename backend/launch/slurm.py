@@ -208,10 +208,6 @@ class SlurmLauncher:
         job = self._job(folder, folder.newest_run())
         return job is None or job.is_over
 
-    def signal(self, folder: JobFolder) -> None:
-        """Let the supervisor stop the run with a checkpoint."""
-        self._cancel(folder, "--batch", "--signal=USR1")
-
     def end(self, folder: JobFolder) -> None:
         """Cancel the job of the newest run, in the queue or running, if it is not over.
 

@@ -12,6 +12,7 @@ import os
 import secrets
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -29,6 +30,7 @@ SHORT_LIMIT_S = 120
 """The time limit of the partition `short`."""
 _CONTROLLER = "sctl"
 _START = Path(__file__).with_name("slurm_node.sh")
+_ROOT = Path(__file__).resolve().parents[2]
 
 _SLURM_CONF = """\
 ClusterName=ringmaster
@@ -169,10 +171,11 @@ class SlurmCluster:
         self._wait_until_idle()
 
     def _write_settings(self) -> None:
-        for name in ("state", *(f"spool-{node}" for node in NODES), "data"):
+        for name in ("state", *(f"spool-{node}" for node in NODES)):
             (self.folder / name).mkdir(parents=True)
-        call("mount", "--bind", self.data, self.folder / "data")
-        (self.folder / "data_path").write_text(str(self.data))
+        shared = {self.data, _ROOT, Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()}
+        lines_of_tmp = [f"{path}\n" for path in sorted(shared) if path.is_relative_to("/tmp")]
+        (self.folder / "shared_of_tmp").write_text("".join(lines_of_tmp))
         names = (_CONTROLLER, *NODES)
         self._cables = {n: Cable(self.slot, i, n) for i, n in enumerate(names, start=1)}
         lines = ["127.0.0.1 localhost", f"{self.slot.subnet[1]} desktop"]
@@ -292,4 +295,3 @@ class SlurmCluster:
         for name, machine in self._machines.items():
             end_processes(self._cables[name].namespace)
             machine.wait(LIMIT_S)
-        call("umount", "--lazy", self.folder / "data")

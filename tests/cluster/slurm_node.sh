@@ -13,11 +13,15 @@ mount --bind "$folder/hosts" /etc/hosts
 cat /proc/sys/kernel/random/uuid >"$folder/$name.boot_id"
 mount --bind "$folder/$name.boot_id" /proc/sys/kernel/random/boot_id
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
-# The data root of a test may lie below the folder that every machine has for itself.
-mount --rbind "$folder/data" /mnt
+# The data root of a test, this checkout and its Python may lie below /tmp: each machine has those of
+# the desktop, and nothing else of its /tmp.
+mount --rbind /tmp /mnt
 mount -t tmpfs -o mode=1777 tmpfs /tmp
-mkdir -p "$(cat "$folder/data_path")"
-mount --move /mnt "$(cat "$folder/data_path")"
+while read -r shared; do
+    mkdir -p "$shared"
+    mount --rbind "/mnt/${shared#/tmp/}" "$shared"
+done <"$folder/shared_of_tmp"
+umount --lazy /mnt
 
 # slurmd 22.05 refuses a machine that has both versions of control groups mounted.
 umount -R /sys/fs/cgroup 2>/dev/null || true

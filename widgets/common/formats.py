@@ -213,26 +213,7 @@ def duration(seconds: float | None) -> str:
     special_text = _special_text(seconds)
     if special_text is not None or seconds is None:
         return special_text or NONE
-    if seconds < 0:
-        return f"−{duration(-seconds)}"
-    if seconds < 0.9995:
-        return f"{seconds * 1000:.0f}{GAP}ms" if seconds >= 0.0005 else f"0{GAP}s"
-    if seconds < 9.95:
-        return f"{seconds:.1f}{GAP}s"
-    whole_seconds = round(seconds)
-    if whole_seconds < 60:
-        return f"{whole_seconds}{GAP}s"
-    if whole_seconds < 3600:
-        minutes, remainder = divmod(whole_seconds, 60)
-        return f"{minutes}{GAP}min" + (f" {remainder}{GAP}s" if remainder else "")
-    minutes = round(seconds / 60)
-    if minutes < 24 * 60:
-        return f"{minutes // 60}{GAP}h {minutes % 60:02d}"
-    hours = round(seconds / 3600)
-    days, remainder = divmod(hours, 24)
-    if days >= 100:
-        return f"{count(round(seconds / 86400))}{GAP}d"
-    return f"{days}{GAP}d" + (f" {remainder}{GAP}h" if remainder else "")
+    return number_format.duration(seconds)
 
 
 def rough_duration(seconds: float | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from backend.base.errors import BackendError
 from backend.cli.command import ArgSpec, command
 from backend.cli.parameters import Checkpoint
 from backend.cli.printing import Answer, Note, size_text
@@ -20,17 +21,19 @@ def report(
     *,
     output: Annotated[Path | None, ArgSpec("FILE", "default: TITLE.html")] = None,
     samples: Annotated[str, ArgSpec("N", "show predictions of these: 3, 10-20")] = "",
-    checkpoint: Checkpoint = "best",
+    checkpoint: Checkpoint = "",
     with_places: Annotated[bool, "also show paths and names of machines"] = False,
     overwrite: Annotated[bool, "replace an existing file"] = False,
 ) -> Answer:
     """Write curves, differences, notes and hashes of jobs to one HTML file."""
+    if checkpoint and not samples:
+        raise BackendError("--checkpoint has no effect without --samples.", "Add --samples 0-9.")
     notes: list[str] = []
     path = session.services.reports.write(
         names,
         output,
         samples=samples,
-        checkpoint=checkpoint,
+        checkpoint=checkpoint or "best",
         shows_places=with_places,
         overwrite=overwrite,
         progress=session.progress,

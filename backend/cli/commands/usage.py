@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from argparse import ArgumentTypeError
+from socket import gethostname
 from typing import Annotated
 
+from backend.base.errors import BackendError
 from backend.cli.command import ArgSpec, command
 from backend.cli.printing import Answer, Note, RawText, Table, duration_text
 from backend.records.base import number_format
-from backend.records.jobs.ledger import LedgerKey, LedgerRow, csv_text, ledger_rows, period_of
+from backend.records.jobs.ledger import (
+    LedgerKey,
+    LedgerRow,
+    csv_text,
+    ledger_rows,
+    period_of,
+)
+from backend.records.jobs.placement import node_label
 from backend.services.context.container import Services
 
 _DEFAULT = (LedgerKey.USER,)
@@ -48,16 +57,22 @@ def usage(
         period["start_s"] = since[0]
     if isinstance(until, tuple):
         period["end_s"] = until[1]
+    if len(period) == 2 and period["start_s"] >= period["end_s"]:
+        raise BackendError(
+            "--since is later than --until, so there is no such period.", "Exchange the two."
+        )
     rows = ledger_rows(ledger.runs, keys, **period)
     data = [{**dict(zip(keys, row.keys, strict=True)), **row.values()} for row in rows]
     if csv:
         return Answer(data, RawText(csv_text(rows, keys)))
     total = ledger_rows(ledger.runs, (), **period)
-    lines = [(*row.keys, *_cells(row)) for row in rows]
+    host = gethostname()
+    hosts = [host if key is LedgerKey.NODE else "" for key in keys]
+    lines = [(*map(node_label, row.keys, hosts), *_cells(row)) for row in rows]
     if len(lines) > 1:
         lines += [("Total", *[""] * (len(keys) - 1), *_cells(row)) for row in total]
     head = [key.value.upper() for key in keys]
-    head += ["RUNS", "NODE HOURS", "GPU HOURS", "ENERGY", "IDLE", "WAITED"]
+    head += ["RUNS", "NODE TIME", "GPU TIME", "ENERGY", "IDLE", "WAITED"]
     count = number_format.count(ledger.unknown_runs)
     note = Note(f"Not in it: {count} runs without a record of what they used.")
     return Answer(
@@ -70,8 +85,8 @@ def _cells(row: LedgerRow) -> tuple[str, ...]:
     sign = "" if share > 0.999 else "≥ "
     return (
         str(len(row.run_ids)),
-        f"{row.node_s / 3600:.2f}",
-        f"{row.gpu_s / 3600:.2f}",
+        duration_text(row.node_s),
+        duration_text(row.gpu_s),
         "–" if energy_kwh is None else f"{sign}{energy_kwh:.3g} kWh",
         "–" if idle is None else f"{idle:.0%}",
         duration_text(row.mean_wait_s) or "–",

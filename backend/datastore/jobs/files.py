@@ -33,20 +33,22 @@ from backend.datastore.jobs import owners
 from backend.records.base import timestamps
 from backend.records.base.account import user_name
 from backend.records.base.atomic_files import cached_reader, read_json, stored_record
-from backend.records.base.layout import JobFolder
+from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.base.schema import json_value
 from backend.records.base.validation import sanitize
 from backend.records.jobs.audit_entry import AuditEntry, add_entry, entry_number
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.job_file import ParsedJob, parse_job, with_changes
 from backend.records.jobs.metric_names import measures_quality, usual_mode
+from backend.records.jobs.placement import OTHER_PLACEMENT
 from backend.records.jobs.settings import CHANGEABLE, default_value, is_of, value_at
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus
 from backend.records.jobs.stop_request import StopRequest, pause_requested, stop_requested
 from backend.records.jobs.view import JobView
 from backend.records.library.item import PARTS, Kind, Pin
-from backend.records.sweeps.search import Proposal
+from backend.records.sweeps.search import Proposal, StoredSearch
+from backend.records.sweeps.spec import sweep_name, sweep_of
 
 _SCHEMA = 1
 _CONFIGS_REMEMBERED = 256
@@ -267,15 +269,25 @@ def _config_in(path: Path) -> ParsedJob:
     return parse_job(tomllib.loads(path.read_text(encoding="utf-8-sig")))
 
 
+def pending_search(folder: OpenJob, view: JobView) -> StoredSearch | None:
+    """Return the search that is to propose the values of a job, None if there is none."""
+    tag = sweep_of(view.tags)
+    path = DataRoot(folder.path.parent.parent).search(sweep_name(tag)).definition
+    if not tag or folder.proposal.exists():
+        return None
+    folder.files.refresh_file(path)
+    search = stored_record(StoredSearch, path)
+    return search if search is not None and view.id in search.jobs else None
+
+
 def write_placement(folder: OpenJob, config: JobConfig) -> None:
     """Let the job run with the `CHANGEABLE` settings of ``config`` from now on."""
     raw = config.to_dict()
     changes = {}
     for path in CHANGEABLE:
-        if path.partition(".")[0] == ("placement" if config.slurm is not None else "slurm"):
-            continue
+        is_used = OTHER_PLACEMENT.get(path.partition(".")[0]) not in raw
         # A job with a script has no batch size and no learning rate.
-        if is_of(path, script=bool(config.script)):
+        if is_used and is_of(path, script=bool(config.script)):
             value = value_at(raw, path)
             # The job file may have another value than the default.
             changes[_CHANGE_KEYS.get(path, path)] = default_value(path) if value is None else value

@@ -33,11 +33,13 @@ from backend.node.system.background_service import ServiceLock
 from backend.records.base.atomic_files import read_json, replace_json, stored_record
 from backend.records.base.layout import DataRoot, JobFolder, SearchFolder
 from backend.records.base.local_files import Files
+from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import sanitize
 from backend.records.jobs.audit_entry import add_entry
 from backend.records.jobs.history import epoch_values
 from backend.records.jobs.job_file import with_changes
 from backend.records.jobs.launch import Launch
+from backend.records.jobs.metric_names import matching_metric
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit
 from backend.records.sweeps import search as searches
@@ -46,7 +48,7 @@ from backend.records.sweeps.search import (
     SearchProgress,
     StoredSearch,
 )
-from backend.records.sweeps.spec import applicable_axes
+from backend.records.sweeps.spec import applicable_axes, sweep_name
 from backend.records.sweeps.values import LOG, Axis, value_text
 
 if TYPE_CHECKING:
@@ -94,10 +96,10 @@ class SearchTurn:
         trials = study.get_trials(deepcopy=False)
         metrics = [t.user_attrs[_GOALLESS] for t in trials if _GOALLESS in t.user_attrs]
         if metrics and not any(trial.intermediate_values for trial in trials):
+            cancel = f"{COMMAND} job sweep --cancel {sweep_name(self._stored.tag)}"
             raise BackendError(
-                f"No trial has reported “{sanitize(self._search.metric)}”: they report "
-                f"{sanitize(metrics[0])}.",
-                "Cancel the search, and begin one whose goal is one of these.",
+                searches.unknown_goal(self._search.metric, metrics[0].split(", ")),
+                f"Cancel the search ({cancel}), and begin one whose goal is one of these.",
             )
 
     # A trial that has begun.
@@ -135,9 +137,12 @@ class SearchTurn:
             best = min if self._search.mode == "min" else max
             value = best(values.values()) if values else None
             state, reason = self._end(run_exit, value, reason, names)
-            if state == searches.FAILED and self._search.metric not in names and names:
+            if state == searches.FAILED and names and not self._has_goal(names):
                 trial.set_user_attr(_GOALLESS, ", ".join(sorted(names)))
             self._close(study, trial, folder, value, state, reason)
+
+    def _has_goal(self, names: frozenset[str]) -> bool:
+        return bool(matching_metric(self._search.metric, names))
 
     def _last_epoch(self, folder: JobFolder, run: int) -> int:
         launch = stored_record(Launch, folder.launch)
@@ -156,9 +161,9 @@ class SearchTurn:
         if reason and run_exit.state is not JobState.FINISHED:
             return searches.PRUNED, reason
         if run_exit.state is JobState.ERROR or value is None:
-            metric = sanitize(self._search.metric)
-            problem = "has no finite value" if self._search.metric in names else "was not reported"
-            missing = f"{metric} {problem}"
+            missing = f"{sanitize(self._search.metric)} has no finite value"
+            if not self._has_goal(names):
+                missing = searches.unknown_goal(self._search.metric, names or ["none"])
             return searches.FAILED, run_exit.message if run_exit.error is not None else missing
         if run_exit.state is JobState.INTERRUPTED:
             return searches.PRUNED, run_exit.message

@@ -6,7 +6,7 @@ import re
 import signal
 
 from backend.records.jobs.launch import RankPlan
-from backend.records.jobs.placement import THIS_COMPUTER
+from backend.records.jobs.placement import node_label as node_label
 
 _RULE = re.compile(r"^-{10,}\s*$", re.MULTILINE)
 _CRASHES = {
@@ -16,10 +16,6 @@ _CRASHES = {
     signal.SIGILL: "an instruction that this CPU does not have",
     signal.SIGABRT: "compiled code aborted",
 }
-
-
-def node_label(node: str) -> str:
-    return "this computer" if node == THIS_COMPUTER else node
 
 
 def rank_label(plan: RankPlan) -> str:

@@ -34,6 +34,30 @@ def size(count_bytes: float, *, is_binary: bool = False) -> str:
     return f"{figure} {units[index]}"
 
 
+def duration(seconds: float) -> str:
+    """Format a time with at most two units: ``2 min 17 s``, ``1 h 55``, ``3 d 4 h``."""
+    if seconds < 0:
+        return f"−{duration(-seconds)}"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f}{GAP}ms" if seconds >= 0.0005 else f"0{GAP}s"
+    if seconds < 9.95:
+        return f"{seconds:.1f}{GAP}s"
+    whole_seconds = round(seconds)
+    if whole_seconds < 60:
+        return f"{whole_seconds}{GAP}s"
+    if whole_seconds < 3600:
+        minutes, remainder = divmod(whole_seconds, 60)
+        return f"{minutes}{GAP}min" + (f" {remainder}{GAP}s" if remainder else "")
+    minutes = round(seconds / 60)
+    if minutes < 24 * 60:
+        return f"{minutes // 60}{GAP}h {minutes % 60:02d}"
+    hours = round(seconds / 3600)
+    days, remainder = divmod(hours, 24)
+    if days >= 100:
+        return f"{count(round(seconds / 86400))}{GAP}d"
+    return f"{days}{GAP}d" + (f" {remainder}{GAP}h" if remainder else "")
+
+
 def count_of(value: int, total: int) -> str:
     """Format a part of a whole: ``12 480 of 19 500``."""
     return f"{count(value)} of {count(total)}"

@@ -16,7 +16,7 @@ from backend.records.jobs.config import (
     StrategyConfig,
 )
 from backend.records.jobs.job_file import parse_job
-from backend.records.jobs.placement import THIS_COMPUTER
+from backend.records.jobs.placement import node_label
 from backend.records.jobs.settings import (
     NOTES,
     OPTIONS,
@@ -178,8 +178,6 @@ def _effective_settings(config: JobConfig, references: Mapping[str, str]) -> dic
     if config.strategy.servers and "strategy" in raw:
         del raw["strategy"]["lr_scaling"]
     raw["placement"] = ", ".join(
-        f"{'this computer' if placement.node == THIS_COMPUTER else placement.node} × "
-        f"{placement.slots}"
-        for placement in config.placement
+        f"{node_label(placement.node)} × {placement.slots}" for placement in config.placement
     )
     return flatten(raw)

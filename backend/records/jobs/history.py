@@ -39,6 +39,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from backend.records.jobs.metric_names import matching_metric
 from backend.records.jobs.state import JobState
 
 BLOCK_START = b"[[entry]]\n"
@@ -131,13 +132,13 @@ class EpochValues(NamedTuple):
 
 
 def epoch_values(path: Path, metric: str) -> EpochValues:
-    """Read the values of a metric from a history, empty if there is none yet.
+    """Read the values of the `matching_metric` from a history, empty if there is none yet.
 
     Raises:
         OSError: The history cannot be read.
     """
     points: list[tuple[int, int, float]] = []
-    names: set[str] = set()
+    parsed_blocks: list[tuple[int, int, int, dict[str, bytes]]] = []
     epoch = 0
     try:
         with path.open("rb") as file:
@@ -149,15 +150,18 @@ def epoch_values(path: Path, metric: str) -> EpochValues:
         if position is None or first_step is None:
             continue
         _, epoch, step = map(int, position.groups())
-        # A run that resumed from an older checkpoint makes its steps again.
-        points = [point for point in points if point[0] < int(first_step[1])]
         arrays = {json.loads(name): array for name, array in _ARRAY.findall(block)}
-        names.update(arrays)
+        parsed_blocks.append((int(first_step[1]), epoch, step, arrays))
+    names = frozenset(name for *_, arrays in parsed_blocks for name in arrays)
+    metric = matching_metric(metric, names)
+    for first, number, step, arrays in parsed_blocks:
+        # A run that resumed from an older checkpoint makes its steps again.
+        points = [point for point in points if point[0] < first]
         values = [float(text) for text in arrays.get(metric, b"nan").split(b",")]
         finite_values = [value for value in values if math.isfinite(value)]
-        points += [(step, epoch, value) for value in finite_values[-1:]]
+        points += [(step, number, value) for value in finite_values[-1:]]
     numbered = {number or step: value for step, number, value in points}
-    return EpochValues(numbered, frozenset(names), epoch)
+    return EpochValues(numbered, names, epoch)
 
 
 def _number(value: float) -> str:

@@ -38,7 +38,7 @@ from backend.records.jobs.config import (
     default_scaling,
 )
 from backend.records.jobs.metric_names import usual_mode
-from backend.records.jobs.placement import take_placement
+from backend.records.jobs.placement import OTHER_PLACEMENT, take_placement
 from backend.records.jobs.rules import RULES
 from backend.records.jobs.setting import declared_settings
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES, Options
@@ -91,12 +91,8 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
 
 def with_changes(config: JobConfig, changes: Mapping[str, Any]) -> ParsedJob:
     """Check the job with other values of some settings, by their paths."""
-    raw = config.to_dict()
-    # Nodes take the place of Slurm, and Slurm that of nodes.
-    for key in ("placement", "slurm"):
-        other_key = "slurm" if key == "placement" else "placement"
-        if any(path.partition(".")[0] == key for path in changes):
-            raw.pop(other_key, None)
+    tables = {path.partition(".")[0] for path in changes}
+    raw = {k: v for k, v in config.to_dict().items() if OTHER_PLACEMENT.get(k) not in tables}
     for path, value in changes.items():
         raw = with_value(raw, path, value)
     return parse_job(raw)

@@ -13,6 +13,7 @@ from enum import StrEnum
 from math import inf
 
 from backend.records.base.timestamps import seconds
+from backend.records.jobs.placement import node_label
 from backend.records.jobs.usage import NodeUsage, RunUsage
 from backend.records.jobs.view import JOULES_A_KWH
 from backend.records.sweeps.spec import sweep_of
@@ -105,6 +106,12 @@ class UsageTable:
     total: tuple[LedgerRow, ...] = ()
     months: tuple[LedgerRow, ...] = ()
     unknown_runs: int = 0
+    host: str = ""
+    """Name of this computer."""
+
+    def text(self, row: LedgerRow) -> str:
+        name = row.keys[-1] if row.keys else "Total"
+        return node_label(name, self.host) if self.key is LedgerKey.NODE else name
 
     @property
     def csv(self) -> str:

@@ -80,6 +80,10 @@ _PROGRESS = frozenset(
     | {"memory", "mem", "gpu", "cpu", "ram", "gb", "gib", "mb", "mib", "timestamp", "runtime"}
 )
 """Words of numbers that a script writes about the training itself."""
+_TRAINING_WORDS = frozenset({"train", "training"})
+_VALIDATION_WORDS = frozenset({"val", "valid", "validation"})
+_DATA_WORDS = _TRAINING_WORDS | _VALIDATION_WORDS | {"dev", "eval", "evaluation", "test"}
+"""Words that say which data a metric measures."""
 _WORD = re.compile(r"[A-Z]?[a-z]+[0-9]*|[A-Z]+(?![a-z])[0-9]*")
 
 
@@ -119,6 +123,28 @@ def _tokens(name: str) -> set[str]:
     return tokens | {token.rstrip("0123456789") for token in tokens}
 
 
+def matching_metric(text: str, names: Iterable[str]) -> str:
+    """Return the metric that a user means: ``VAL_LOSS`` or "Validation loss": ``validation/loss``.
+
+    "" if the text means none, or several.
+    """
+    names = tuple(names)
+    matches = [name for name in names if name == text] or [
+        name for name in names if _meaning(name) == _meaning(text)
+    ]
+    return matches[0] if len(matches) == 1 else ""
+
+
+def _meaning(name: str) -> str:
+    """Return the words of a name without case and separators; a name of no data is training's."""
+    words = re.findall(r"[^\W_]+", name.casefold())
+    while words[1:] and words[0] in _TRAINING_WORDS:
+        words.pop(0)
+    if words[1:] and words[0] in _VALIDATION_WORDS:
+        words[0] = "val"
+    return "".join(words)
+
+
 def measures_quality(name: str) -> bool:
     """Return whether a metric measures the quality of the model, by its name."""
     return bool(usual_mode(name)) or not (name in OF_NO_DATA or _tokens(name) & _PROGRESS)
@@ -129,4 +155,6 @@ def _label(name: str, validation: str, training: str) -> str:
         return name.replace("_", " ")
     if name.startswith(VALIDATION):
         return f"{validation} {name[len(VALIDATION) :]}"
-    return f"{training} {name}"
+    # A script names the data itself (val_loss, train/loss), or counts its time and steps.
+    is_complete = _tokens(name) & _DATA_WORDS or not measures_quality(name)
+    return name if is_complete else f"{training} {name}"

@@ -15,8 +15,15 @@ from backend.records.jobs.setting import Setting
 
 ALLOCATED_GPU = "slurm:"
 """Before the number of a GPU that Slurm chooses: the first of its node is 0."""
+OTHER_PLACEMENT = {"placement": "slurm", "slurm": "placement"}
+"""The tables that say where a job runs; a job file has one, which takes the place of the other."""
 THIS_COMPUTER = "this-computer"
 """Name of the node that needs no SSH and is always in the list."""
+
+
+def node_label(node: str, host: str = "") -> str:
+    """Return the name of a node for people, who know the computer ``host`` as this one, too."""
+    return "this computer" if node in (THIS_COMPUTER, host or THIS_COMPUTER) else node
 
 
 @dataclass(frozen=True)

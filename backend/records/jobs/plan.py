@@ -9,7 +9,7 @@ from backend.records.base.number_format import count, size
 from backend.records.base.schema import Record
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.forecast import checkpoint_bytes, checkpoints_kept, checkpoints_written
-from backend.records.jobs.placement import THIS_COMPUTER
+from backend.records.jobs.placement import node_label
 from backend.records.jobs.status import RunStatus
 from backend.records.library.preview import ModelCheck
 
@@ -169,10 +169,8 @@ class JobPlan(Record, label="plan"):
         """The assumptions behind the figures, as sentences."""
         if self.step_s is None:
             return "Not measured: only model and settings are known."
-        node = "this computer" if self.node == THIS_COMPUTER else self.node
-        texts = [
-            f"Measured for {count(self.measured_steps)} steps on {node} ({self.took_s:.0f} s)."
-        ]
+        steps, node = count(self.measured_steps), node_label(self.node)
+        texts = [f"Measured for {steps} steps on {node} ({self.took_s:.0f} s)."]
         if self.other_cpu is not None and self.other_cpu > _BUSY_SHARE:
             texts.append(
                 f"Other programs used {self.other_cpu:.0%} of its processors meanwhile; without "

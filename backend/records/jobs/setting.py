@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from types import MappingProxyType
 from typing import Any
 
 from backend.records.base.validation import REQUIRED, Table, range_text
@@ -150,13 +151,20 @@ def setting(kind: str, label: str = "", default: Any = REQUIRED, **options: Any)
     )
 
 
-def declared_settings(record_type: type) -> dict[str, Setting]:
+_DECLARED: dict[type, Mapping[str, Setting]] = {}
+
+
+def declared_settings(record_type: type) -> Mapping[str, Setting]:
     """Return the settings of a dataclass by the names of their fields, in their order."""
-    return {
-        record_field.name: record_field.metadata["setting"]
-        for record_field in fields(record_type)
-        if "setting" in record_field.metadata
-    }
+    if record_type not in _DECLARED:
+        _DECLARED[record_type] = MappingProxyType(
+            {
+                record_field.name: record_field.metadata["setting"]
+                for record_field in fields(record_type)
+                if "setting" in record_field.metadata
+            }
+        )
+    return _DECLARED[record_type]
 
 
 def _read_texts(table: Table, key: str, default: Any, *, is_typed: bool = False) -> tuple[str, ...]:

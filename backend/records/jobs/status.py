@@ -305,18 +305,6 @@ _LABELS = {
     NOT_SAVED: "not saved",
     NOT_TRAINED: "not trained",
 }
-_TITLES = {
-    NOT_A_NUMBER: "Not a number",
-    BAD_VALIDATION: "Validation NaN",
-    BAD_CURVE: "NaN written",
-    UNMATCHED: "No number matched",
-    BAD_CHECKPOINT: "Checkpoint NaN",
-    DIVERGED: "Diverges",
-    STANDSTILL: "Stalled",
-    METRICS_LEFT_OUT: "Metrics left out",
-    NOT_SAVED: "Not saved",
-    NOT_TRAINED: "Not trained",
-}
 
 
 @dataclass(frozen=True)
@@ -335,7 +323,7 @@ class Alarm(Record, label="warning"):
     @property
     def title(self) -> str:
         """The first word of a notification about it."""
-        return _TITLES.get(self.kind, self.kind)
+        return self.label[:1].upper() + self.label[1:]
 
 
 UNKNOWN = "unknown"

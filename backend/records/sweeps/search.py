@@ -8,7 +8,7 @@ Standard library only and Python 3.9: the nodes import this.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,9 +16,7 @@ from backend.records.base.schema import KEY, Record
 from backend.records.base.validation import ConfigError, sanitize
 from backend.records.jobs.metric_names import usual_mode
 from backend.records.jobs.settings import label
-from backend.records.sweeps.values import Axis, ValueRange, value_text
-
-__all__ = ["Axis", "ValueRange"]
+from backend.records.sweeps.values import Axis, value_text
 
 TABLE = "sweep.search"
 """The table of a sweep file with these settings."""
@@ -37,6 +35,9 @@ MAX_AT_ONCE = 100
 PRIORITY = -1
 """Priority of trials in the queue: the jobs of all users that were queued without one go first."""
 COMPLETE, PRUNED, FAILED = "complete", "pruned", "failed"
+_STATE_LABELS = {COMPLETE: "finished", PRUNED: "given up", FAILED: "failed"}
+_RATED_TRIALS = 8
+"""Finished trials from which on the importance of a setting is more than chance."""
 IMPORTANCE = "--importance"
 """Option of `backend.node.queue.search_turn`."""
 _FIXED = frozenset(
@@ -98,6 +99,12 @@ class Search(Record, label="search"):
                 yield ConfigError(axis.path, f"{axis.path}: {message}")
 
 
+def unknown_goal(goal: str, names: Iterable[str]) -> str:
+    """Return that a goal is not among the metrics of jobs, as a sentence."""
+    metrics = ", ".join(sorted(names))
+    return f"“{sanitize(goal)}” is no metric of these jobs; they report {sanitize(metrics)}."
+
+
 @dataclass(frozen=True)
 class StoredSearch(Record, label="search", newest_schema=1):
     """``search.json``. ``head`` is the key of the node that keeps it; ``jobs`` are the trials."""
@@ -134,6 +141,10 @@ class Proposal(Record, label="proposal"):
     reason: str = ""
 
     @property
+    def state_label(self) -> str:
+        return _STATE_LABELS.get(self.state, "running")
+
+    @property
     def message(self) -> str:
         """Return the values as a phrase: "Learning rate 0.01, Momentum 0.9"."""
         return ", ".join(
@@ -150,6 +161,30 @@ class SearchResult:
     trials: tuple[Proposal, ...] = ()
     importance: Mapping[str, float] = field(default_factory=dict)
     error: str = ""
+
+    @property
+    def progress_message(self) -> str:
+        """Return the sampler and the number of trials by state, as a sentence."""
+        labels = [trial.state_label for trial in self.trials]
+        counts = ", ".join(f"{labels.count(label)} {label}" for label in _STATE_LABELS.values())
+        return f"{SAMPLERS.get(self.search.sampler, '')}, {self.search.trials} trials: {counts}."
+
+    @property
+    def missing_trials(self) -> int:
+        """Return how many more trials must finish before the importance is more than chance."""
+        count = sum(trial.state == COMPLETE for trial in self.trials)
+        return max(0, max(_RATED_TRIALS, 2 * len(self.axes) + 1) - count)
+
+    @property
+    def importance_message(self) -> str:
+        """Return the share of each setting, or why there is none, as a sentence."""
+        if self.error:
+            return ""
+        if self.missing_trials:
+            return f"Finished trials that the importance still needs: {self.missing_trials}."
+        shares = sorted(self.importance.items(), key=lambda item: -item[1])
+        texts = ", ".join(f"{label(path)} {share:.0%}" for path, share in shares)
+        return f"Importance: {texts}." if texts else "No setting makes a difference to the goal."
 
     @property
     def best(self) -> Proposal | None:

@@ -42,6 +42,8 @@ _THOUSANDS = re.compile(r"[-+]?\d{1,3}\.\d{3}")
 """Form of a whole number in some countries: 1.000 is a thousand."""
 _LIST = re.compile(r"""["']|\[\s*(?:["']|\])|\[.*,.*\]$|.*["']\s*,?\s*\]$""", re.DOTALL)
 """A text that begins or ends as a list in a job file."""
+_LIST_EXAMPLES = {"pair": "[0.9, 0.99]", "number": "[0.1, 0.2]", "flag": "[true, false]"}
+_LIST_EXAMPLES |= dict.fromkeys(("wholes", "whole"), "[1, 2]")
 _ENOUGH_DIGITS = (3, 4, 6, 9, 12, 17)
 """Digits of a value of a range: as few as keep the values distinct."""
 
@@ -162,6 +164,7 @@ def parse_axis(path: str, text: str, base_value: object = None) -> Axis:
     """
     kind = field_kind(path)
     match = _RANGE.match(text) if kind in _RANGES else None
+    has_semicolons = ";" in text and kind != "text"
     if match is not None:
         low_text, high_text, steps, scale = match.groups()
         low, high = with_point(low_text), with_point(high_text)
@@ -175,20 +178,23 @@ def parse_axis(path: str, text: str, base_value: object = None) -> Axis:
         axis = Axis(path, span=with_kind(span, base_value) if is_written_whole else span)
     elif not text.strip():
         axis = Axis(path)
+    elif values := None if has_semicolons else _typed_list(path, kind, text):
+        has_lists = all(isinstance(value, list) for value in values)
+        axis = Axis(path, tuple(values) if kind not in LISTS or has_lists else (values,))
     else:
         if kind in ("whole", "number"):
             _refuse_ambiguous(path, kind, text)
-        has_semicolons = kind in LISTS or (";" in text and kind != "text")
-        texts = [part.strip() for part in text.split(";" if has_semicolons else ",")]
+        separator = ";" if has_semicolons or kind in LISTS else ","
+        texts = [part.strip() for part in text.split(separator)]
         if not all(texts):
             raise ValueError(f"{path}: has an empty value next to a comma; use {FORMS}.")
         if kind == ARGUMENT:
             texts = _argument_texts(path, texts, base_value)
         axis = Axis(path, tuple(typed_value(path, part) for part in texts))
-        if kind in ("whole", "number"):
-            first_text = next((value for value in axis.values if isinstance(value, str)), None)
-            if first_text is not None:
-                raise ValueError(f"{path}: {sanitize(first_text)} is not a number.")
+    if kind in ("whole", "number"):
+        first_text = next((value for value in axis.values if isinstance(value, str)), None)
+        if first_text is not None:
+            raise ValueError(f"{path}: {sanitize(first_text)} is not a number.")
     if axis.error_message():
         raise ValueError(f"{path}: {axis.error_message()}")
     return axis
@@ -275,7 +281,12 @@ def read_value(kind: str, text: str) -> Any:
     if kind == "flag":
         return _FLAGS.get(text.lower(), text)
     if kind in LISTS:
-        return _read_list(text, {"pair": "number", "wholes": "whole"}.get(kind, "text"))
+        element_kind = {"pair": "number", "wholes": "whole"}.get(kind, "text")
+        with suppress(ValueError):
+            values = _typed_list("", kind, text)
+            elements = text.split(",") if values is None else ()
+            return values or [read_value(element_kind, e.strip()) for e in elements]
+        return text
     if kind == "words":
         with suppress(ValueError):
             return shlex.split(text)
@@ -293,22 +304,23 @@ def read_value(kind: str, text: str) -> Any:
     return text.strip()
 
 
-def _read_list(text: str, kind: str) -> Any:
-    """Parse a list with or without brackets; one in brackets or quotes is as in a job file.
+def _typed_list(path: str, kind: str, text: str) -> list[Any] | None:
+    """Return a list in brackets or quotes, as in a job file; None for another text.
 
-    Its elements may then have commas. A text that only begins or ends as such a list stays.
+    Raises:
+        ValueError: It is a list that is not complete; the message is a sentence.
     """
     text = text.strip()
     # A number in a log may be in brackets: [loss {loss}] is one text.
-    is_list = _LIST.match(text) if kind == "text" else re.search(r"^\[|\]$", text)
-    if not is_list:
-        return [read_value(kind, element.strip()) for element in text.split(",")]
+    is_number = kind in ("pair", "wholes", "whole", "number")
+    if not (re.search(r"^\[|\]$", text) if is_number else _LIST.match(text)):
+        return None
     with suppress(ValueError):
-        is_bare = text[0] in "\"'"
-        value = tomllib.loads(f"value = [{text}]" if is_bare else f"value = {text}")["value"]
-        if isinstance(value, list):
-            return value
-    return text
+        toml = f"value = [{text}]" if text[0] in "\"'" else f"value = {text}"
+        if isinstance(values := tomllib.loads(toml)["value"], list):
+            return values
+    example = _LIST_EXAMPLES.get(kind, '["a", "b"]')
+    raise ValueError(f"{path}: {sanitize(text)} is not a complete list; write {example}.")
 
 
 def typed_value(path: str, text: str) -> Any:
@@ -318,11 +330,8 @@ def typed_value(path: str, text: str) -> Any:
         ValueError: It is a list that is not complete; the message is a sentence.
     """
     kind = field_kind(path)
-    value = read_value(kind, text)
-    if kind in LISTS and isinstance(value, str):
-        example = '["a", "b"]' if kind == "texts" else "[0.9, 0.99]" if kind == "pair" else "[1, 2]"
-        raise ValueError(f"{path}: {sanitize(text)} is not a complete list; write {example}.")
-    return value
+    values = _typed_list(path, kind, text) if kind in LISTS else None
+    return read_value(kind, text) if values is None else values
 
 
 def with_point(number: str) -> str:

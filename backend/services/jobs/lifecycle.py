@@ -29,6 +29,7 @@ from backend.records.jobs.placement import Placement
 from backend.records.jobs.settings import CHANGEABLE, label
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
+from backend.records.sweeps.spec import sweep_name
 from backend.services.jobs.queries import JobQueries
 from backend.services.jobs.run_reaper import RunReaper
 from backend.services.jobs.run_starter import PreparedRun, RunStarter
@@ -88,6 +89,12 @@ class JobLifecycle:
                     "Stop it first, then start it over.",
                 )
             return _unchanged_view(view, bool(placement))
+        if (search := job_files.pending_search(folder, view)) is not None:
+            raise BackendError(
+                f"{view.name} is a trial: the search {sweep_name(search.tag)} gives it its values "
+                "when its turn in the queue comes.",
+                f"Queue it: {COMMAND} job queue {view.id}",
+            )
         self.bring_home(folder, progress)
         weights = self._initial_weights(file, view, start_over)
         file = _with_changes(file, placement)

@@ -55,6 +55,7 @@ from backend.records.jobs.job_file import shareable_config, without_shared_gpus
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.rate_search import RateSearch
 from backend.records.jobs.simulation import Simulation
+from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobCheck, JobCommand, JobView
 from backend.records.library.item import Kind
 from backend.records.sweeps.spec import sweep_of
@@ -88,6 +89,7 @@ _NAME_BYTES = 255
 _COPY_SUFFIX = re.compile(r"( \(copy( \d+)?\))+$")
 _MAX_COPIES = 1000
 _BATCH_PARTS = ("model", "dataset", "loader")
+_SOURCES = ("script", "model", "loader")
 _FIGURE_SETTINGS = ("epochs", "batch_size", "optimizer", "schedule", "strategy", "placement")
 
 
@@ -206,6 +208,13 @@ class JobService:
     def config_errors(self, raw: Mapping[str, Any]) -> tuple[ConfigError, ...]:
         """Return the errors of a job file without its figures, which is fast for many files."""
         return self._check_job(raw)[0].errors
+
+    def reported_metrics(self, raw: Mapping[str, Any]) -> frozenset[str]:
+        """Return the metrics of finished jobs with the same sources; empty if there is none."""
+        pins = self._validator.check(raw).pins
+        views = (v for v in self.queries.list() if v.state is JobState.FINISHED)
+        same_views = (v for v in views if all(v.pins.get(k) == pins.get(k) for k in _SOURCES))
+        return frozenset(name for view in same_views for name in view.status.metrics)
 
     def _check_job(self, raw: Mapping[str, Any]) -> tuple[JobCheck, CheckedJob]:
         checked_job = self._validator.check(raw)

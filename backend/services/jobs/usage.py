@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from socket import gethostname
 
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
@@ -62,4 +63,4 @@ class UsageService:
         ledger, start_s = self.read(), months_start_s(month_count)
         keys = ((key,), (), (LedgerKey.MONTH, key))
         rows, total, months = (ledger_rows(ledger.runs, k, start_s) for k in keys)
-        return UsageTable(key, rows, total, months, ledger.unknown_runs)
+        return UsageTable(key, rows, total, months, ledger.unknown_runs, gethostname())

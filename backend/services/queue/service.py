@@ -28,7 +28,7 @@ from backend.node.system.process_identity import machine
 from backend.node.system.start_supervisor import start_detached
 from backend.records.base import timestamps
 from backend.records.base.account import user_name
-from backend.records.base.atomic_files import read_json, stored_record
+from backend.records.base.atomic_files import read_json
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
@@ -56,8 +56,6 @@ from backend.records.queue.scheduling import (
     reservations_of,
     wait_reasons,
 )
-from backend.records.sweeps.search import StoredSearch
-from backend.records.sweeps.spec import sweep_name, sweep_of
 from backend.services.jobs.service import JobService
 from backend.services.nodes.service import NodeService
 from backend.services.nodes.slurm import SlurmService
@@ -155,7 +153,7 @@ class QueueService:
         with suppress(Unreachable):
             self._nodes.heads.prepare(prepared_run.launch.ranks)
         done_steps = 0 if start_over else view.step
-        search = self._search_of(view, folder)
+        search = job_files.pending_search(folder, view)
         with as_backend_error(f"The job {job_id} could not be queued"):
             entries = queue_files.entries(self._root)
             entry = QueueEntry(
@@ -184,16 +182,6 @@ class QueueService:
         job_files.add_action(folder, "Queued")
         self.ensure_keeper()
         return self._queued_job(entry)
-
-    def _search_of(self, view: JobView, folder: OpenJob) -> StoredSearch | None:
-        """Return the search that is to propose the values of the job, None if there is none."""
-        tag = sweep_of(view.tags)
-        path = self._root.search(sweep_name(tag)).definition
-        if not tag or folder.proposal.exists():
-            return None
-        self._root.files.refresh_file(path)
-        search = stored_record(StoredSearch, path)
-        return search if search is not None and view.id in search.jobs else None
 
     def dequeue(self, job_id: str, reason: str = "") -> JobView:
         """Remove a job from the queue; a job that is not queued stays unchanged.

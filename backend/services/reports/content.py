@@ -6,8 +6,6 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -16,6 +14,8 @@ from backend.base.log import swallowed
 from backend.base.progress import Progress
 from backend.datastore.bundles.imported_job import environments, safe_stem
 from backend.records.base import timestamps
+from backend.records.base.number_format import duration, name_list
+from backend.records.base.program_name import COMMAND
 from backend.records.base.terminal_text import strip_codes
 from backend.records.bundles.job_archive import SUFFIX
 from backend.records.jobs.comparison import (
@@ -29,7 +29,7 @@ from backend.records.jobs.comparison import (
 )
 from backend.records.jobs.flat_settings import default_settings, value_text
 from backend.records.jobs.history import HistoryUpdate
-from backend.records.jobs.metric_names import OF_NO_DATA, VALIDATION, metric_label
+from backend.records.jobs.metric_names import OF_NO_DATA, VALIDATION, matching_metric, metric_label
 from backend.records.jobs.prediction import PredictedSample, PredictionInput
 from backend.records.jobs.run_environment import LABELS, differences
 from backend.records.jobs.settings import value_label
@@ -37,6 +37,7 @@ from backend.records.jobs.view import JobView
 from backend.records.reports.report import Plot, Report, Sample, Section, Table
 from backend.records.studies.study import StartedStudy
 from backend.records.studies.table import table_texts
+from backend.records.sweeps.search import FAILED, PRUNED, SearchResult
 from backend.records.sweeps.spec import TAG
 from backend.records.sweeps.summary import job_label, shared_token_count
 from backend.services.context.problem_report import HIDDEN
@@ -53,7 +54,6 @@ _MAIN_RESULTS = ("epochs_done", "seconds")
 _BASE64 = re.compile("[A-Za-z0-9+/=]+")
 _LEAST_SHOWN = 0.01
 _NO_HISTORY = HistoryUpdate()
-_COMMAND = "./installers/run"
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,7 @@ class Subject:
     views: Sequence[JobView]
     is_sweep: bool = False
     study: StartedStudy | None = None
+    search: SearchResult | None = None
 
 
 class ReportBuilder:
@@ -75,15 +76,24 @@ class ReportBuilder:
         self._progress = progress
         self._undrawn_texts: list[str] = []
         self.prediction_errors: list[str] = []
+        # A job that failed early has only the metric that its settings name.
+        rated_views = [view for view in subject.views if view.best_metric is not None]
+        self._rated = rated_metrics(rated_views or subject.views)
+        self._mode = best_mode(next(iter(self._rated), ""), subject.views)
+        if search := subject.search:
+            self._rated, self._mode = (search.search.metric,), search.search.mode
         updates: list[ComparedUpdate] = []
         for number, view in enumerate(subject.views):
             progress.step(number, len(subject.views), "Reading the curves")
             updates.append(services.comparison.poll(view.id))
             if subject.is_sweep:
-                updates.sort(key=partial(_rank, subject.views))
+                updates.sort(key=self._rank)
             # The histories of a large sweep need much memory.
             updates[MOST_JOBS:] = [replace(u, history=_NO_HISTORY) for u in updates[MOST_JOBS:]]
         self._updates, self._views = updates[:MOST_JOBS], [update.view for update in updates]
+        if search:
+            names = {name for update in updates for name in update.figures.metrics}
+            self._rated = (matching_metric(self._rated[0], names) or self._rated[0],)
         self._comparison = compare([(update.view, update.figures) for update in updates])
         labels = [view.name for view in self._views]
         if labels[1:]:
@@ -94,6 +104,14 @@ class ReportBuilder:
             for name, view in zip(labels, self._views, strict=True)
         ]
 
+    def _rank(self, update: ComparedUpdate) -> tuple[bool, float]:
+        """Return a sort key: the best value of the rated metric first, jobs without it last."""
+        metrics = update.figures.metrics
+        figures = metrics.get(matching_metric(self._rated[0], metrics))
+        if figures is None or len(self._rated) > 1:
+            return figures is None, 0.0
+        return False, -figures.highest if self._mode == "max" else figures.lowest
+
     def build(self, samples: str, checkpoint: str) -> Report:
         """Return the report, with the predictions of a checkpoint for these samples."""
         sections = [*self._study()]
@@ -103,6 +121,7 @@ class ReportBuilder:
                 *islice(self._failures(), MOST_JOBS),
                 Section("Curves", (*self._curve_texts(), *self._undrawn_texts), plots=plots),
                 Section("Results", tables=tuple(self._tables())),
+                *self._search(),
                 *(self._samples(samples, checkpoint) if samples.strip() else ()),
                 *islice(self._notes(), MOST_JOBS),
                 *self._environment(),
@@ -124,20 +143,26 @@ class ReportBuilder:
 
     def _figures(self) -> Iterator[tuple[str, str]]:
         """Yield the main results of the job, or of the best one."""
-        keys = (*rated_metrics(self._views), *_MAIN_RESULTS)
+        best = None if self._subject.search is None else self._subject.search.best
+        keys = (*(self._rated if best is None else ()), *_MAIN_RESULTS)
         rows = [row for row in self._comparison.results if row.key in keys]
         index = self._best_index(rows) if self._names[1:] else 0
         if index is None:
             return
         if self._names[1:]:
             yield "Best job", self._names[index]
+        if best is not None:
+            yield f"Best {metric_label(self._rated[0])}", f"{best.value:.4g}"
         yield from ((r.label, _value_text(r, index)) for r in rows if r.values[index] is not None)
         for key, pin in self._views[index].pins.items():
             yield _title(key), pin.reference
 
     def _best_index(self, rows: Sequence[ComparedRow]) -> int | None:
         """Return the job with the best rated value; None if all failed, or none is better."""
-        if all(view.state.has_failed for view in self._views):
+        if search := self._subject.search:
+            ids = [view.id for view in self._views]
+            return ids.index(search.best.job) if search.best and search.best.job in ids else None
+        if len(self._rated) > 1 or all(view.state.has_failed for view in self._views):
             return None
         for row in rows:
             if row.kind is not RowKind.METRIC:
@@ -196,13 +221,14 @@ class ReportBuilder:
                 texts.append(f"{subject} has no curves: its history is missing, or has no step.")
             texts += update.history.problems
         if len(self._views) > len(self._updates):
-            texts.append(f"The curves are those of the best {len(self._updates)} jobs.")
+            order = "best" if len(self._rated) == 1 else "first"
+            texts.append(f"The curves are those of the {order} {len(self._updates)} jobs.")
         return tuple(texts)
 
     def _plots(self) -> Iterator[Plot]:
         histories = [update.history for update in self._updates]
         by_epoch = all(map(has_epochs, histories))
-        names = dict.fromkeys((*rated_metrics(self._views), "loss"))
+        names = dict.fromkeys((*self._rated, "loss"))
         names |= dict.fromkeys(name for history in histories for name in sorted(history.metrics))
         metrics = [n for n in names if n not in OF_NO_DATA or n == OF_NO_DATA[0]]
         is_single = len(self._views) == 1
@@ -231,12 +257,14 @@ class ReportBuilder:
     def _tables(self) -> Iterator[Table]:
         names, differing = self._names, self._comparison.differing
         states = tuple(view.state_label for view in self._views)
-        rows = (_row("State", states), *self._comparison.results)
+        results, state_row = self._comparison.results, _row("State", states)
         if self._subject.is_sweep:
-            rows = (*rows[:2], *(row for row in rows[2:] if row.key in _MAIN_RESULTS), *differing)
+            rated_rows = [row for row in results if row.key in self._rated] or results[:1]
+            main_rows = (row for row in results if row.key in _MAIN_RESULTS)
+            rows = (state_row, *rated_rows, *main_rows, *differing)
             yield _table("Jobs", rows, names, has_job_rows=True)
         else:
-            yield _table("Results", rows, names if names[1:] else ["Value"])
+            yield _table("Results", (state_row, *results), names if names[1:] else ["Value"])
             if differing:
                 yield _table("Settings that differ", differing, names)
         defaults = default_settings(self._views[0].config)
@@ -266,13 +294,46 @@ class ReportBuilder:
                 texts.append(f"{len(examples)} of {prediction.sample_count} samples are shown.")
             yield Section(title, tuple(texts), samples=tuple(map(_sample, examples)))
 
+    def _search(self) -> Iterator[Section]:
+        """Yield the goal, the importance of the settings, and the trials without a full value."""
+        result = self._subject.search
+        if result is None:
+            return
+        better = "lower" if result.search.mode == "min" else "higher"
+        names = {view.id: name for view, name in zip(self._views, self._names, strict=True)}
+        rows = tuple(
+            (
+                names[t.job],
+                t.state_label,
+                "" if t.value is None else f"{t.value:.4g}",
+                t.message,
+                t.reason,
+            )
+            for t in result.trials
+            if t.state in (PRUNED, FAILED) and t.job in names
+        )
+        metric = metric_label(self._rated[0])
+        head = ("", "State", _title(metric), "Values", "Reason")
+        yield Section(
+            "Search",
+            (
+                f"The goal is the {metric}; {better} is better. {result.progress_message}",
+                result.error or result.importance_message,
+            ),
+            (Table("Trials that were given up or failed", head, rows),) if rows else (),
+        )
+
     def _notes(self) -> Iterator[Section]:
+        """Yield notes and tags, those that several jobs share once."""
+        names_by_notes: dict[tuple[str, str], list[str]] = {}
         for view, name in zip(self._views, self._names, strict=True):
             tags = ", ".join(tag for tag in view.tags if not tag.startswith(TAG))
             if view.notes or tags:
-                title = f"Notes: {name}" if self._names[1:] else "Notes"
-                quotes = (_cut(view.notes),) if view.notes else ()
-                yield Section(title, (f"Tags: {tags}",) if tags else (), quotes=quotes)
+                names_by_notes.setdefault((view.notes, tags), []).append(name)
+        for (notes, tags), names in names_by_notes.items():
+            title = "Notes" if names == self._names else f"Notes: {name_list(names)}"
+            quotes = (_cut(notes),) if notes else ()
+            yield Section(title, (f"Tags: {tags}",) if tags else (), quotes=quotes)
 
     def _environment(self) -> Iterator[Section]:
         runs = [
@@ -318,8 +379,8 @@ class ReportBuilder:
         lines = []
         for update in self._updates:
             bundle = f"{safe_stem(update.view.name)}{SUFFIX}"
-            lines.append(f"{_COMMAND} job bundle {update.view.id} --with-data  # writes {bundle}")
-        lines += [f"{_COMMAND} job unbundle FILE", f"{_COMMAND} job replay ID --wait"]
+            lines.append(f"{COMMAND} job bundle {update.view.id} --with-data  # writes {bundle}")
+        lines += [f"{COMMAND} job unbundle FILE", f"{COMMAND} job replay ID --wait"]
         return Section(
             "How to repeat it",
             (
@@ -329,15 +390,6 @@ class ReportBuilder:
             ),
             quotes=("\n".join(lines),),
         )
-
-
-def _rank(views: Sequence[JobView], update: ComparedUpdate) -> tuple[bool, float]:
-    """Return a sort key: the best value of the rated metric first, jobs without it last."""
-    metric = next(iter(rated_metrics(views)))
-    figures = update.figures.metrics.get(metric)
-    if figures is None:
-        return True, 0.0
-    return False, -figures.highest if best_mode(metric, views) == "max" else figures.lowest
 
 
 def _row(text: str, values: tuple[str, ...]) -> ComparedRow:
@@ -364,9 +416,7 @@ def _value_text(row: ComparedRow, column: int) -> str:
     if isinstance(value, str):
         is_hidden = row.key.startswith("environment.")
         return HIDDEN if is_hidden else _cut(value_label(row.key, value))
-    if row.kind is not RowKind.SECONDS:
-        return f"{value:.4g}"
-    return f"{value:.3g} s" if value < 60 else str(timedelta(seconds=round(value)))
+    return duration(value) if row.kind is RowKind.SECONDS else f"{value:.4g}"
 
 
 def _sample(example: PredictedSample) -> Sample:

@@ -131,7 +131,11 @@ class ReportService:
             return Subject(study.sweep, views, is_sweep=True, study=study)
         with suppress(BackendError):
             tag, views = self._services.sweeps.find_jobs(name)
-            return Subject(sweep_title(tag, [v.name for v in views]), views, is_sweep=True)
+            title, search = (
+                sweep_title(tag, [v.name for v in views]),
+                self._services.sweeps.result(tag),
+            )
+            return Subject(title, views, is_sweep=True, search=search)
         return None
 
     def _mask(self, subject: Subject, shows_places: bool) -> Callable[[str], str]:

@@ -23,16 +23,19 @@ from backend.node.system.start_supervisor import last_line, own_environment
 from backend.records.base.atomic_files import stored_record
 from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import ConfigError
+from backend.records.jobs.metric_names import matching_metric
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobCheck, JobView
 from backend.records.queue.entry import node_key
 from backend.records.sweeps.search import (
     IMPORTANCE,
     PRIORITY,
+    TABLE,
     Proposal,
     Search,
     SearchResult,
     StoredSearch,
+    unknown_goal,
 )
 from backend.records.sweeps.spec import (
     TAG,
@@ -61,11 +64,11 @@ class IncompleteSweep(BackendError):
     """Only some jobs of a sweep were created.
 
     Attributes:
-        jobs: The created jobs; ``SweepService.take_back(tag)`` removes them.
+        jobs: The created jobs; ``SweepService.cancel(tag)`` removes them.
     """
 
     def __init__(self, message: str, tag: str, jobs: tuple[JobView, ...]) -> None:
-        super().__init__(message, f"To remove them: {COMMAND} job sweep --take-back {tag}")
+        super().__init__(message, f"To cancel them: {COMMAND} job sweep --cancel {tag}")
         self.tag = tag
         self.jobs = jobs
 
@@ -106,7 +109,15 @@ class SweepService:
         errors = job_errors(
             checked_jobs, (self._jobs.config_errors(job.raw) for job in checked_jobs)
         )
-        return Expansion(expansion.jobs, errors)
+        return Expansion(expansion.jobs, errors or self._goal_errors(sweep, checked_jobs[0].raw))
+
+    def _goal_errors(self, sweep: Sweep, raw: Mapping[str, Any]) -> tuple[ConfigError, ...]:
+        """Return that earlier jobs with the same sources do not report the goal of a search."""
+        names = self._jobs.reported_metrics(raw) if sweep.search is not None else frozenset()
+        if sweep.search is None or not names or matching_metric(sweep.search.metric, names):
+            return ()
+        message = unknown_goal(sweep.search.metric, names)
+        return (ConfigError(f"{TABLE}.goal", f"{TABLE}.goal: {message}"),)
 
     def check(self, sweep: Sweep) -> JobCheck:
         """Return the result for the form: figures of the first job, and the errors of all jobs."""
@@ -187,8 +198,8 @@ class SweepService:
     def result(self, tag: str) -> SearchResult | None:
         """Return the trials of a search with the importance of its settings; None for a sweep."""
         result = self.trials(tag)
-        if result is None:
-            return None
+        if result is None or result.missing_trials:
+            return result
         try:
             return replace(result, importance=self.importance(tag))
         except BackendError as error:
@@ -208,7 +219,7 @@ class SweepService:
         return SearchResult(stored.search, stored.axes, tuple(trials))
 
     def importance(self, tag: str) -> Mapping[str, float]:
-        """Return the importance of each setting of a search, by its path; {} before two trials.
+        """Return the importance of each setting of a search, by its path.
 
         Raises:
             BackendError: The journal cannot be read.
@@ -259,7 +270,7 @@ class SweepService:
         number = next(n for n in itertools.count(2) if f"{name} ({n})" not in taken_names)
         return replace(sweep, base={**sweep.base, "name": f"{name} ({number})"})
 
-    def take_back(self, tag: str, progress: Progress | None = None) -> CancelledSweep:
+    def cancel(self, tag: str, progress: Progress | None = None) -> CancelledSweep:
         """Move the jobs of a sweep that never ran to the trash; jobs that ran stay.
 
         Raises:

@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 from backend.base import process_signals
 from backend.base.log import suppress
+from backend.training import lazy_dynamo
 from backend.training.tools import children
 
 IDLE_S = 600.0
@@ -136,6 +137,7 @@ def main() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     for name in _PRELOADED:
         importlib.import_module(name)
+    lazy_dynamo.postpone()
     _Server().run()
     children.kill_all()
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import psutil
 
 from backend.records.jobs.config import JobConfig
+from backend.training import lazy_dynamo
 from backend.training.tools import protocol as tool_protocol
 from backend.training.user_code import (
     UserData,
@@ -45,6 +46,7 @@ def prepare_process() -> None:
     Compiling takes minutes, and a compiled forward shows nothing of its layers.
     """
     os.environ["TORCHDYNAMO_DISABLE"] = "1"
+    lazy_dynamo.postpone()
     memory_info = psutil.Process().memory_info()
     limit_bytes = getattr(memory_info, "data", memory_info.vms) + psutil.virtual_memory().available
     resource.setrlimit(

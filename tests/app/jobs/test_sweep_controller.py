@@ -99,7 +99,7 @@ def test_a_sweep_cancelled_halfway_is_reported_and_undone_by_a_click(
     assert side_of(form).refusal.text() == message
     assert len(services.jobs.queries.list()) == 3
     with qtbot.waitSignal(controller.sweep_removed):
-        start_buttons(form).take_back.click()
+        start_buttons(form).cancel.click()
     assert services.jobs.queries.list() == ()
     assert controller.notifications[-1] == "Moved 3 jobs to the trash"
-    assert not start_buttons(form).take_back.isVisible()
+    assert not start_buttons(form).cancel.isVisible()

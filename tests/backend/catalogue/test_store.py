@@ -18,6 +18,7 @@ from backend.base.errors import BackendError
 from backend.catalogue.store import CACHE_KIB, Catalogue, open_catalogue
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
+from backend.records.jobs.status import Alarm, Continuation
 from backend.records.jobs.summary import summary_of
 from backend.records.library.item import Kind
 from tests.backend.catalogue.catalogue_rig import CONFIG, item, job
@@ -59,6 +60,19 @@ def test_a_job_and_its_line_have_gpu_time_and_energy(catalogue: Catalogue) -> No
     assert oldest.to_json()["gpu_hours"] == pytest.approx(7320 / 3600, abs=1e-6)
     assert (oldest.to_json()["energy_kwh"], newest.to_json()["energy_kwh"]) == (1.0, None)
     assert job().gpu_s(0.0) is None, "on processors"
+
+
+def test_a_list_prints_an_ended_job_as_its_folder_has_it(catalogue: Catalogue) -> None:
+    ended = job(
+        epochs=4,
+        config=replace(CONFIG, script="train", epochs=0),
+        alarms=(Alarm("diverged", 7, "The loss rises."),),
+        continuation=Continuation("The node gpu2 was lost.", retries=1, avoids=("gpu2",)),
+    )
+    catalogue.put_job(ended)
+    (listed,) = catalogue.jobs()
+    assert listed.to_json() == ended.to_json()
+    assert (listed.epochs, [*catalogue.job_lines()]) == (4, [summary_of(ended)])
 
 
 def test_a_job_stored_again_replaces_the_older_one(catalogue: Catalogue) -> None:

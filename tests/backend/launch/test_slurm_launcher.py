@@ -202,11 +202,9 @@ def test_only_the_own_job_is_cancelled(login_node: LoginNode, run: Run) -> None:
     launcher(login_node).end(run.folder)
     assert login_node.count("scancel") == 0
     login_node.jobs = own_jobs
-    launcher(login_node).signal(run.folder)
     launcher(login_node).end(run.folder)
     assert [command for command in login_node.commands if command[0] == "scancel"] == [
-        ("scancel", "--batch", "--signal=USR1", "17"),
-        ("scancel", "17"),
+        ("scancel", "17")
     ]
 
 

@@ -93,6 +93,24 @@ def test_a_job_stopped_on_two_workers_resumes_on_three_with_the_remaining_sample
     assert sorted(training.curve("loss")) == list(range(1, 25))
 
 
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Training, Path, str]:
+    """A job that was stopped within its epoch, the file of its samples, and its checkpoint."""
+    folder = tmp_path_factory.mktemp("stopped")
+    sample_file = folder / "taken"
+    model = MODEL.replace(
+        "return self.layers(x)",
+        f"open({str(sample_file)!r}, 'a').write("
+        "''.join(f'{value:.9f} ' for value in x[:, 0].tolist())"
+        " * self.training)\n        return self.layers(x)",
+    )
+    settings = {"epochs": 1, "strategy": {"servers": 2}, "checkpoint": {"keep_latest": 99}}
+    training = downpour(folder, model=pausing_model(model), **settings)
+    training.train_well(stop_condition=lambda: training.step() >= 2, **training.pause_environment)
+    assert 2 <= training.step() < 12
+    return training, sample_file, training.latest()
+
+
 @pytest.mark.parametrize(
     ("batch_size", "strategy"),
     [
@@ -105,28 +123,21 @@ def test_a_job_stopped_on_two_workers_resumes_on_three_with_the_remaining_sample
     ],
 )
 def test_an_epoch_resumed_with_another_batch_size_has_each_sample_once(
-    tmp_path: Path, batch_size: int, strategy: dict[str, Any]
+    stopped: tuple[Training, Path, str], batch_size: int, strategy: dict[str, Any]
 ) -> None:
-    sample_file = tmp_path / "taken"
-    model = MODEL.replace(
-        "return self.layers(x)",
-        f"open({str(sample_file)!r}, 'a').write("
-        "''.join(f'{value:.9f} ' for value in x[:, 0].tolist())"
-        " * self.training)\n        return self.layers(x)",
-    )
-    training = downpour(tmp_path, model=pausing_model(model), epochs=1, strategy={"servers": 2})
-    training.train_well(stop_condition=lambda: training.step() >= 2, **training.pause_environment)
-    assert 2 <= training.step() < 12
-    name = strategy["name"]
+    training, sample_file, checkpoint = stopped
+    samples_before = sample_file.read_text()
     training.with_config(
         epochs=1,
         batch_size=batch_size,
-        processes={"alone": 1, "allreduce": 2}.get(name, 3),
+        processes={"alone": 1, "allreduce": 2}.get(strategy["name"], 3),
         optimizer=SGD,
         strategy=strategy,
+        checkpoint={"keep_latest": 99},
     )
-    training.train_well(resume_from=training.latest())
+    training.train_well(resume_from=checkpoint)
     samples = sample_file.read_text().split()
+    sample_file.write_text(samples_before)
     assert len(set(samples)) == len(samples)
     # Seven do not divide 96.
     assert len(samples) == 96 // batch_size * batch_size

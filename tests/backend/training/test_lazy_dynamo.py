@@ -49,6 +49,19 @@ for name in ("sgd", "adam", "adamw", "adagrad", "adadelta", "rmsprop"):
 """)
 
 
+def test_the_counter_of_operations_does_not_load_the_compiler() -> None:
+    _run("""
+import sys, torch
+from backend.training import lazy_dynamo
+lazy_dynamo.postpone()
+from torch.utils.flop_counter import FlopCounterMode
+with FlopCounterMode(display=False) as counter:
+    torch.nn.Linear(2, 2)(torch.ones(1, 2))
+assert counter.get_total_flops() == 8
+assert "torch._dynamo.utils" not in sys.modules
+""")
+
+
 @pytest.mark.slow
 def test_a_model_that_compiles_has_the_whole_compiler() -> None:
     _run("""

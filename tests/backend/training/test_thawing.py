@@ -10,7 +10,7 @@ import torch
 
 from backend.training.loop import all_parameters
 from tests.backend.training.test_resume import assert_bit_equal
-from tests.backend.training.training_rig import LOADER, new_training
+from tests.backend.training.training_rig import LOADER, Training, new_training
 
 MODEL = """
 import torch
@@ -104,19 +104,27 @@ def test_frozen_thawed_and_replaced_parameters_train_as_in_plain_pytorch(
     assert "From step 3 on these are trained, too: late.weight, late.bias" in training.log()
 
 
-@pytest.mark.parametrize("epochs", [2, 3, 4, 6])
-def test_a_run_that_resumes_after_a_thaw_continues_as_if_it_had_never_stopped(
-    tmp_path: Path, epochs: int
-) -> None:
-    common_settings = settings("allreduce", {"name": "sgd", **OPTIMIZERS["sgd"]})
+def assert_resumes_change_nothing(
+    tmp_path: Path, stops: tuple[int, ...], common_settings: dict[str, Any]
+) -> Training:
+    """Compare a job with one that ends at each of these epochs and resumes; return the first."""
     straight_job = new_training(tmp_path, name="straight", **common_settings)
     straight_job.train_well()
-    resumed_job = new_training(tmp_path, name="halves", **{**common_settings, "epochs": epochs})
-    resumed_job.train_well()
-    del common_settings["model"]
-    resumed_job.with_config(**common_settings)
-    resumed_job.train_well(resume_from=resumed_job.latest())
+    resumed_job = new_training(tmp_path, name="parts", **common_settings)
+    settings = {name: value for name, value in common_settings.items() if name != "model"}
+    for epochs in (*stops, settings["epochs"]):
+        resumed_job.with_config(**{**settings, "epochs": epochs})
+        resumed_job.train_well(resume_from=resumed_job.latest() if resumed_job.run else "")
+    assert resumed_job.run == len(stops) + 1
     assert_bit_equal(straight_job, resumed_job)
+    return straight_job
+
+
+def test_a_run_that_resumes_after_a_thaw_continues_as_if_it_had_never_stopped(
+    tmp_path: Path,
+) -> None:
+    common_settings = settings("allreduce", {"name": "sgd", **OPTIMIZERS["sgd"]})
+    assert_resumes_change_nothing(tmp_path, (2, 3, 4, 6), common_settings)
 
 
 def test_a_parameter_with_a_new_name_is_refused_at_that_step(tmp_path: Path) -> None:
@@ -135,17 +143,9 @@ def test_weights_tied_in_forward_train_and_resume(tmp_path: Path) -> None:
         "self.swapped.weight = self.late.weight\n        x = torch.tanh(self.first(x))",
     ).replace("self.change()", "pass")
     common_settings = settings("allreduce", {"name": "sgd", **OPTIMIZERS["sgd"]})
-    straight_job = new_training(tmp_path, name="straight", **{**common_settings, "model": model})
-    straight_job.train_well()
-    resumed_job = new_training(
-        tmp_path, name="halves", **{**common_settings, "model": model, "epochs": 3}
-    )
-    resumed_job.train_well()
+    straight_job = assert_resumes_change_nothing(tmp_path, (3,), common_settings | {"model": model})
     del common_settings["model"]
-    resumed_job.with_config(**common_settings)
-    resumed_job.train_well(resume_from=resumed_job.latest())
-    assert_bit_equal(straight_job, resumed_job)
-    weights = resumed_job.latest()
+    weights = straight_job.latest()
     new_job = new_training(
         tmp_path, name="fresh", **{**common_settings, "model": model, "epochs": 1}
     )
@@ -213,22 +213,14 @@ def test_servers_train_thawed_parameters(
     assert "alarms" not in served_job.status() or not served_job.status()["alarms"]
 
 
-@pytest.mark.parametrize("epochs", [1, 2, 4, 6])
 @pytest.mark.parametrize(
     ("strategy", "optimizer"), [THAWN[2], THAWN[4]], ids=["downpour", "dc-asgd"]
 )
 def test_a_served_run_that_resumes_continues_as_if_it_had_never_stopped(
-    tmp_path: Path, strategy: dict[str, Any], optimizer: dict[str, Any], epochs: int
+    tmp_path: Path, strategy: dict[str, Any], optimizer: dict[str, Any]
 ) -> None:
     common_settings = one_worker(strategy, optimizer)
-    straight_job = new_training(tmp_path, name="straight", **common_settings)
-    straight_job.train_well()
-    resumed_job = new_training(tmp_path, name="halves", **{**common_settings, "epochs": epochs})
-    resumed_job.train_well()
-    del common_settings["model"]
-    resumed_job.with_config(**common_settings)
-    resumed_job.train_well(resume_from=resumed_job.latest())
-    assert_bit_equal(straight_job, resumed_job)
+    straight_job = assert_resumes_change_nothing(tmp_path, (1, 2, 4, 6), common_settings)
     assert "late.weight" in straight_job.log()
 
 
@@ -262,17 +254,8 @@ def test_a_coordinator_trains_thawed_parameters_like_a_job_that_begins_then(tmp_
     assert later_losses[-1] < later_losses[0]
 
 
-@pytest.mark.parametrize("epochs", [2, 5])
-def test_a_resumed_coordinated_run_trains_thawed_parameters(tmp_path: Path, epochs: int) -> None:
-    straight_job = new_training(tmp_path, name="straight", **COORDINATED)
-    straight_job.train_well()
-    resumed_job = new_training(tmp_path, name="halves", **{**COORDINATED, "epochs": epochs})
-    resumed_job.train_well()
-    resumed_job.with_config(
-        **{name: value for name, value in COORDINATED.items() if name != "model"}
-    )
-    resumed_job.train_well(resume_from=resumed_job.latest())
-    assert_bit_equal(straight_job, resumed_job)
+def test_a_resumed_coordinated_run_trains_thawed_parameters(tmp_path: Path) -> None:
+    straight_job = assert_resumes_change_nothing(tmp_path, (2, 5), COORDINATED)
     assert torch.load(straight_job.latest(), weights_only=True)["ranks"][0]["frozen"] == [
         "wide.bias"
     ]

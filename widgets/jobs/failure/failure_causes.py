@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from backend.records.base.timestamps import instant
+from backend.records.jobs.placement import node_label
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import DIVERGED, NOT_A_NUMBER
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import NodeState
 from widgets.common import formats
 from widgets.nodes.history.node_history import BY_KEY, NODE, NodeHistory
-from widgets.nodes.row.node_row import inline_node_title
 from widgets.plots.annotations import ThresholdLine, VerticalMarker
 from widgets.plots.curve_data import CurveData, XAxis
 from widgets.plots.plot_range import FROM_ZERO, Scale
@@ -112,12 +112,12 @@ def _node_curves(
     x1 = end.timestamp()
     x0 = max(start.timestamp(), x1 - _SHOWN_S)
     quantity = BY_KEY[key]
-    node_label = inline_node_title(state.name)
+    node = node_label(state.name)
     times = history.times()
     is_shown = (times >= x0) & (times <= x1)
     if quantity.read_gpu is None:
         curves = _named_curves({NODE: quantity.title}, key, history, is_shown)
-        title, text = f"{quantity.title} of {node_label}", quantity.format_value
+        title, text = f"{quantity.title} of {node}", quantity.format_value
         return _cause_curves(title, text, x0, x1, curves, NODE, quantity.scale)
     reading = state.reading
     gpus = {gpu.uuid: gpu for gpu in reading.gpus} if reading is not None else {}
@@ -128,7 +128,7 @@ def _node_curves(
         return None
     gpu = gpus[failed_uuid]
     names = {uuid: f"GPU {gpus[uuid].index}" for _, uuid in ranks if uuid in gpus}
-    title = f"{quantity.title} of GPU {gpu.index} on {node_label}"
+    title = f"{quantity.title} of GPU {gpu.index} on {node}"
     if key != "memory" or not gpu.memory_total_bytes:
         curves = _named_curves(names, key, history, is_shown)
         return _cause_curves(

@@ -18,6 +18,7 @@ from PySide6.QtWidgets import QBoxLayout, QPlainTextEdit, QSizePolicy, QWidget
 from backend.records.base.layout import position_text
 from backend.records.base.timestamps import instant
 from backend.records.jobs.checkpoint import Checkpoint, checkpoint_to_resume
+from backend.records.jobs.placement import node_label
 from backend.records.jobs.settings import name_and_unit
 from backend.records.jobs.status import OF_LOSS, UNKNOWN, EvidenceLine
 from backend.records.jobs.view import MPIRUN_LOG, NO_RESUME_REASON, JobView
@@ -220,8 +221,7 @@ class FailureTab(QWidget):
         if error is not None and error.rank is not None:
             figures.append(KeyValue("Rank", str(error.rank)))
         if error is not None and error.node:
-            node_label = "this computer" if error.node == "this-computer" else error.node
-            figures.append(KeyValue("Where", node_label))
+            figures.append(KeyValue("Where", node_label(error.node)))
         figures.append(KeyValue("At step", step_label(view)))
         if steps_label := lost_steps(view, self._checkpoints):
             figures.append(KeyValue("Lost", steps_label))

@@ -94,8 +94,6 @@ _PLACEHOLDERS = {
     "total_epochs": "as the script says",
     "total_steps": "as the script says",
 }
-SET_FLAGS: Mapping[str, Any] = {"stop_on_nan": True, "slurm": {"continues": True}}
-"""The flags that a job file sets by default."""
 MODEL, SCRIPT = "model", "script"
 """The kinds of jobs: a model with its loader, or a script."""
 
@@ -178,7 +176,7 @@ class FormSections(QWidget):
                     control.activated.connect(self._follow_strategy)
                 if table == "optimizer":
                     control.activated.connect(self._follow_optimizer)
-        fields.show(SET_FLAGS)
+        fields.show({})
         self.fit_settings()
         self.fit_cluster()
         self._show_default_mode()

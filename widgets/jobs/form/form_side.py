@@ -48,8 +48,8 @@ class StartButtons:
         self.start = Button("Start", kind="big", icon="play", tip=tip)
         self.start.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.queue = Button("Queue", kind="tall", icon="clock", tip=QUEUE.tip)
-        self.take_back = Button("Remove these jobs", icon="arrow-u-up-left")
-        self.take_back.hide()
+        self.cancel = Button("Cancel these jobs", icon="arrow-u-up-left")
+        self.cancel.hide()
 
 
 class FormSide(StyledFrame):
@@ -119,9 +119,7 @@ class FormSide(StyledFrame):
         self.setLayout(
             col(
                 (VerticalScrollArea(upper), 1),
-                col(
-                    self.refusal, start_buttons.take_back, buttons, gap=S2, margins=(S4, S2, S4, S4)
-                ),
+                col(self.refusal, start_buttons.cancel, buttons, gap=S2, margins=(S4, S2, S4, S4)),
                 gap=0,
             )
         )
@@ -271,7 +269,7 @@ class FormFoot(StyledFrame):
         self.refusal = Label("", "small", "bad", wrap=True)
         self.refusal.hide()
         texts = col(self.result, self.figures, self.refusal, gap=0)
-        buttons = row(start_buttons.take_back, start_buttons.queue, start_buttons.start, gap=S2)
+        buttons = row(start_buttons.cancel, start_buttons.queue, start_buttons.start, gap=S2)
         self.setLayout(row((texts, 1), buttons, gap=S3, margins=(S4, S2, S4, S2)))
         self.hide()
 

@@ -308,6 +308,8 @@ class JobFields(QObject):
             self._fill_control(self._fields[path].control, value_at(raw, path))
         for path in [p for p in self._fields if p not in names]:
             value = value_at(raw, path)
+            if value is None and self._kinds[path] == "flag" and path in SETTINGS:
+                value = SETTINGS[path].default
             if self._kinds[path] == "words" and isinstance(value, (list, tuple)):
                 value = command_line([str(item) for item in value])
             self._fill_control(self._fields[path].control, value)

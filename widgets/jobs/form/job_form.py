@@ -33,7 +33,7 @@ from widgets.common.fields import ComboBox
 from widgets.common.focus import FocusForwarder
 from widgets.common.layout import col, row
 from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, ColorRole
-from widgets.jobs.form.form_sections import MODEL, SCRIPT, SET_FLAGS, FormSections
+from widgets.jobs.form.form_sections import MODEL, SCRIPT, FormSections
 from widgets.jobs.form.form_side import START_KEY, FormFoot, FormSide, StartButtons
 from widgets.jobs.form.job_fields import JobDraft, JobFields, Origin, merge_settings
 from widgets.jobs.form.trial_status import RESULTS, BatchTrial, TrialState
@@ -65,7 +65,7 @@ class JobForm(QWidget):
         start_requested: A `JobDraft` to create and start.
         start_cancelled: Cancel the start that is under way.
         queue_requested: A `JobDraft` to create and queue.
-        take_back_requested: The tag of a sweep that was only partly created.
+        cancel_jobs_requested: The tag of a sweep that was only partly created.
         save_requested: A `JobDraft` to create as a draft.
         load_requested: Load settings to begin with; answer with `show_draft`.
         template_requested: The name of a template to begin with; answer with `show_draft`.
@@ -90,7 +90,7 @@ class JobForm(QWidget):
     start_requested = Signal(object)
     start_cancelled = Signal()
     queue_requested = Signal(object)
-    take_back_requested = Signal(str)
+    cancel_jobs_requested = Signal(str)
     save_requested = Signal(object)
     load_requested = Signal()
     template_requested = Signal(str)
@@ -273,9 +273,7 @@ class JobForm(QWidget):
         self._sections.show_job_kind(SCRIPT if is_script else MODEL)
         self._sections.offer_job_kinds(self._has_scripts and not is_script)
         self._offer_datasets()
-        raw = {**draft.raw} if is_script else without_default_stop({**SET_FLAGS, **draft.raw})
-        slurm = raw.get("slurm")
-        raw["slurm"] = {**SET_FLAGS["slurm"], **(slurm if isinstance(slurm, Mapping) else {})}
+        raw = {**draft.raw} if is_script else without_default_stop(draft.raw)
         optimizer = raw.get("optimizer", {})
         if not is_script and isinstance(optimizer, Mapping) and "name" not in optimizer:
             # The default of the strategy.
@@ -382,14 +380,14 @@ class JobForm(QWidget):
         self._foot.show_refusal(message)
         self._incomplete_sweep = ""
         for buttons in (self._side.start_buttons, self._foot.start_buttons):
-            buttons.take_back.hide()
+            buttons.cancel.hide()
 
     def show_incomplete_sweep(self, message: str, tag: str) -> None:
         """Report that only some jobs of a sweep were created; the user can remove them."""
         self.show_error(message)
         self._incomplete_sweep = tag
         for buttons in (self._side.start_buttons, self._foot.start_buttons):
-            buttons.take_back.show()
+            buttons.cancel.show()
 
     def draft(self) -> JobDraft:
         """Return the job file in the form."""
@@ -436,8 +434,8 @@ class JobForm(QWidget):
         buttons = StartButtons()
         buttons.start.clicked.connect(self._start)
         buttons.queue.clicked.connect(self._queue)
-        buttons.take_back.clicked.connect(
-            lambda: self.take_back_requested.emit(self._incomplete_sweep)
+        buttons.cancel.clicked.connect(
+            lambda: self.cancel_jobs_requested.emit(self._incomplete_sweep)
         )
         return buttons
 

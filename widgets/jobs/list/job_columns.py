@@ -12,6 +12,7 @@ from PySide6.QtCore import Qt
 from backend.records.base.timestamps import instant
 from backend.records.jobs import summary_settings
 from backend.records.jobs.metric_names import short_metric_label
+from backend.records.jobs.placement import node_label
 from backend.records.jobs.settings import name_and_unit, value_label
 from backend.records.jobs.summary import JobSummary
 from backend.records.jobs.view import JobView
@@ -104,7 +105,7 @@ def resources_label(view: JobView | JobSummary) -> str:
 
 def node_names(view: JobView | JobSummary) -> str:
     """Return ``gpu06, gpu07``."""
-    return ", ".join("this computer" if n == "this-computer" else n for n in view.nodes)
+    return ", ".join(map(node_label, view.nodes))
 
 
 def duration_s(view: JobView, now: datetime) -> float | None:

@@ -10,7 +10,7 @@ from PySide6.QtCore import QEvent, QObject, Qt, Signal, Slot
 from PySide6.QtGui import QMouseEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
-from backend.records.jobs.placement import THIS_COMPUTER
+from backend.records.jobs.placement import THIS_COMPUTER, node_label
 from backend.records.nodes.reading import Gpu, NodeState, Presence, problems_by_gpu, worst_finding
 from widgets.common import formats
 from widgets.common.buttons import Button, Switch
@@ -35,7 +35,7 @@ from widgets.jobs.placement.gpu_choice import (
     unavailable_reason,
 )
 from widgets.nodes.row.node_names import elide_names, strip_domain
-from widgets.nodes.row.node_row import inline_node_title, node_title
+from widgets.nodes.row.node_row import node_title
 
 _NAME_MIN_W, _NAME_MAX_W, _NAME_SHARE = 56, 220, 0.3
 _FIGURE_W, _STEPPER_W = 96, 88
@@ -63,9 +63,7 @@ class _NodeRow(QWidget):
         self.state = state
         self._name_label = _NameLabel(self._title, "medium", elide="right")
         self.cells = GpuCells(self._title)
-        self.stepper = SpinBox(
-            0, maximum=4096, name=f"Processes on {inline_node_title(state.name)}"
-        )
+        self.stepper = SpinBox(0, maximum=4096, name=f"Processes on {node_label(state.name)}")
         self.stepper.setFixedWidth(_STEPPER_W)
         self._unit_label = Label("processes", "body", "text2")
         self._figure = Label("", "small", "text3", elide="right", align="right")
@@ -306,7 +304,7 @@ class PlacementPicker(QWidget):
 
     def _ask_share(self, node_row: _NodeRow, gpu: Gpu) -> None:
         share = partial(node_row.cells.select_shared, gpu.uuid, owner(gpu))
-        title = inline_node_title(node_row.node)
+        title = node_label(node_row.node)
         self._share_dialog.open(share_question(title, gpu, share, self.window()))
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:

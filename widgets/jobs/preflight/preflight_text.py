@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backend.records.jobs.placement import THIS_COMPUTER, Placement
+from backend.records.jobs.placement import Placement, node_label
 from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding, TrialResult
 from widgets.common import formats
 
@@ -35,7 +35,7 @@ _TEXTS = {
 
 def node_names(nodes: Sequence[str]) -> str:
     """Return ``gpu09, gpu12`` or ``gpu01, gpu02, gpu03 and 61 more``."""
-    shown_names = ["this computer" if node == THIS_COMPUTER else node for node in nodes]
+    shown_names = [*map(node_label, nodes)]
     if len(shown_names) > _MAX_NAMES + 1:
         hidden_count = len(shown_names) - _MAX_NAMES
         return f"{', '.join(shown_names[:_MAX_NAMES])} and {formats.count(hidden_count)} more"

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from backend.records.jobs.metric_names import metric_label
 from backend.records.jobs.settings import label
 from backend.records.sweeps.parallel_coordinates import AxisMark, setting_axis
-from backend.records.sweeps.search import COMPLETE, FAILED, PRUNED, SAMPLERS, Proposal, SearchResult
+from backend.records.sweeps.search import COMPLETE, Proposal, SearchResult
 from backend.records.sweeps.values import value_text
 from widgets.common import formats, theme
 from widgets.common.buttons import Button
@@ -124,21 +124,22 @@ class ImportanceBars(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._shares: list[tuple[str, float]] = []
+        self._message = ""
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setAccessibleName("Importance of the settings")
 
     def show_result(self, result: SearchResult) -> None:
         ordered = sorted(result.importance.items(), key=lambda item: -item[1])
         self._shares = [(label(path), share) for path, share in ordered]
+        self._message = result.importance_message
         self.setFixedHeight(max(1, len(ordered)) * _ROW_H)
-        self.setAccessibleDescription("; ".join(f"{n}: {share:.0%}" for n, share in self._shares))
+        self.setAccessibleDescription(self._message)
         self.update()
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)
         if not self._shares:
-            text = "It is known after a few finished trials with different values."
-            paint_text(painter, QRectF(self.rect()), text, "small", "text3")
+            paint_text(painter, QRectF(self.rect()), self._message, "small", "text3")
         for number, (name, share) in enumerate(self._shares):
             top, t = number * _ROW_H, theme.current()
             box = QRectF(0, top, _NAME_W, _ROW_H)
@@ -191,12 +192,7 @@ class SearchView(QWidget):
             number = f"Trial {best.number}: {metric} {formats.metric(best.value)}"
             self._best.setText(f"{number}, with {best.message}")
         self._use_button.setEnabled(best is not None)
-        counts = [
-            f"{sum(trial.state == state for trial in result.trials)} {text}"
-            for state, text in ((COMPLETE, "finished"), (PRUNED, "given up"), (FAILED, "failed"))
-        ]
-        text = f"{SAMPLERS.get(search.sampler, '')}, {search.trials} trials: {', '.join(counts)}."
-        self._progress.setText(f"{text} {result.error}".strip())
+        self._progress.setText(f"{result.progress_message} {result.error}".strip())
         better = "lower" if search.mode == "min" else "higher"
         self._goal.setText(f"{metric}, {better} is better; rings were given up")
         options = [(_HISTORY, "By trial"), *((a.path, f"By {label(a.path)}") for a in result.axes)]

@@ -46,15 +46,15 @@ class UsageDialog(Dialog):
         self._plot = UsagePlot()
         self.model = RowTableModel(
             (
-                TableColumn[LedgerRow]("User", _key_text),
+                TableColumn[LedgerRow]("User", lambda row: self._table.text(row)),
                 TableColumn[LedgerRow](
                     "Runs", lambda row: formats.count(len(row.run_ids)), is_figure=True
                 ),
                 TableColumn[LedgerRow](
-                    "Node hours", lambda row: formats.gpu_hours(row.node_s), is_figure=True
+                    "Node time", lambda row: formats.duration(row.node_s), is_figure=True
                 ),
                 TableColumn[LedgerRow](
-                    "GPU hours", lambda row: formats.gpu_hours(row.gpu_s), is_figure=True
+                    "GPU time", lambda row: formats.duration(row.gpu_s), is_figure=True
                 ),
                 TableColumn[LedgerRow]("Energy", _energy_text, _energy_tip, is_figure=True),
                 TableColumn[LedgerRow](
@@ -104,10 +104,6 @@ class UsageDialog(Dialog):
     @Slot()
     def _save(self) -> None:
         self.saved.emit(f"usage by {self._table.key.value}.csv", self._table.csv.encode())
-
-
-def _key_text(row: LedgerRow) -> str:
-    return row.keys[0] if row.keys else "Total"
 
 
 def _energy_text(row: LedgerRow) -> str:

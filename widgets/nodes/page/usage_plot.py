@@ -15,6 +15,7 @@ from widgets.plots import ticks
 _HEIGHT, _AXIS_W, _HEAD_H, _TICKS_H = 190, 48, 26, 22
 _MAX_BAR_W, _MAX_PARTS = 48, 7
 _OTHERS = "others"
+_UNITS = ((3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
 
 
 class UsagePlot(QWidget):
@@ -31,18 +32,23 @@ class UsagePlot(QWidget):
     def show_table(self, table: UsageTable) -> None:
         """Draw the rows by month; the smallest parts are one."""
         has_gpus = any(row.gpu_s for row in table.rows)
-        self._unit = "GPU hours" if has_gpus else "Node hours"
-        hours = {row.keys: (row.gpu_s if has_gpus else row.node_s) / 3600 for row in table.months}
-        sizes = {row.keys[0]: row.gpu_s if has_gpus else row.node_s for row in table.rows}
+        times = {
+            (r.keys[0], table.text(r)): r.gpu_s if has_gpus else r.node_s for r in table.months
+        }
+        sizes = {table.text(row): row.gpu_s if has_gpus else row.node_s for row in table.rows}
+        unit_s, unit = next(
+            (u for u in _UNITS if max(sizes.values(), default=0.0) >= u[0]), _UNITS[0]
+        )
+        self._unit = f"{'GPU' if has_gpus else 'Node'} {unit}"
         names = sorted(sizes, key=lambda name: -sizes[name])
         self._names = names if len(names) <= _MAX_PARTS else [*names[: _MAX_PARTS - 1], _OTHERS]
         self._months = {
             month: dict.fromkeys(self._names, 0.0)
-            for month in month_names(*sorted(month for month, _ in hours))
+            for month in month_names(*sorted(month for month, _ in times))
         }
-        for (month, name), value in hours.items():
+        for (month, name), seconds in times.items():
             parts = self._months[month]
-            parts[name if name in parts else _OTHERS] += value
+            parts[name if name in parts else _OTHERS] += seconds / unit_s
         totals = (f"{m}: {sum(parts.values()):.1f}" for m, parts in self._months.items())
         self.setAccessibleDescription(f"{self._unit}. {'; '.join(totals)}")
         self.update()

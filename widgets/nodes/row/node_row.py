@@ -65,11 +65,6 @@ def node_title(name: str) -> str:
     return "This computer" if name == THIS_COMPUTER else name
 
 
-def inline_node_title(name: str) -> str:
-    """Return the name of a node for use within a sentence."""
-    return "this computer" if name == THIS_COMPUTER else name
-
-
 class GpuCell(NamedTuple):
     """One GPU of a row. ``owner`` is the name of our job, or of another user."""
 

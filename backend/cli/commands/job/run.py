@@ -12,6 +12,7 @@ from backend.cli.parameters import JobId, NodePlacements, Reason, Wait, parse_ho
 from backend.cli.printing import Answer, print_note
 from backend.cli.runs import follow, state_answer
 from backend.cli.session import Session
+from backend.records.jobs.placement import node_label
 from backend.records.jobs.settings import CHANGEABLE
 from backend.records.jobs.view import JobView
 from backend.records.nodes.preflight import Preflight, PreflightFinding, TrialResult
@@ -234,7 +235,8 @@ def preflight_lines(result: Preflight) -> Iterator[str]:
         "1 problem prevents" if problem_count == 1 else f"{problem_count} problems prevent"
     )
     outcome = "The job can start" if result.succeeded else f"{problem_text} the job from starting"
-    yield f"{outcome}; checked {' and '.join(result.nodes)} in {result.took_s:.1f} s."
+    nodes = " and ".join(map(node_label, result.nodes))
+    yield f"{outcome}; checked {nodes} in {result.took_s:.1f} s."
     if result.smaller:
         node_options = " ".join(
             f"--on {p.node}={','.join(p.gpus) or p.processes}" for p in result.smaller
@@ -244,7 +246,7 @@ def preflight_lines(result: Preflight) -> Iterator[str]:
 
 def _finding_lines(finding: PreflightFinding) -> Iterator[str]:
     state = "warn " if finding.is_warning else "FAULT"
-    node_names = f" ({', '.join(finding.nodes)})" if finding.nodes else ""
+    node_names = f" ({', '.join(map(node_label, finding.nodes))})" if finding.nodes else ""
     yield f"{state}  {finding.check}{node_names}: {finding.message}"
     if finding.remedy:
         yield f"       {finding.remedy}"

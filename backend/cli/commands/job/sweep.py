@@ -37,24 +37,26 @@ def sweep(
     random: Annotated[int | None, ArgSpec("N", "draw N jobs instead of all of them")] = None,
     seed: Annotated[int | None, ArgSpec("S", "seed of draw or search, default 1")] = None,
     search: Annotated[
-        str,
+        str | None,
         ArgSpec("SAMPLER", f"propose the values one after the other: {', '.join(SAMPLERS)}"),
-    ] = "",
-    goal: Annotated[str, ArgSpec("METRIC", "of a search: by default that of “Best by”")] = "",
-    better: Annotated[str, ArgSpec("WHICH", "which values of it: lower or higher")] = "",
+    ] = None,
+    goal: Annotated[
+        str | None, ArgSpec("METRIC", "of a search: by default that of “Best by”")
+    ] = None,
+    better: Annotated[str | None, ArgSpec("WHICH", "which values of it: lower or higher")] = None,
     trials: Annotated[int | None, ArgSpec("N", "jobs of the search, default 30")] = None,
     at_once: Annotated[int | None, ArgSpec("K", "of which so many run at once, default 1")] = None,
     give_up: Annotated[
-        str, ArgSpec("RULE", f"when to stop a trial: {', '.join(PRUNERS)}; default median")
-    ] = "",
+        str | None, ArgSpec("RULE", f"when to stop a trial: {', '.join(PRUNERS)}; default median")
+    ] = None,
     dry_run: Annotated[bool, "only list the jobs"] = False,
-    take_back: Annotated[
+    cancel: Annotated[
         str, ArgSpec("SWEEP", "instead, move the jobs of a sweep that never ran to the trash")
     ] = "",
 ) -> Answer:
     """Queue one job for each combination of several values, or a search for the best ones."""
-    if take_back:
-        cancelled_sweep = services.sweeps.take_back(take_back, progress)
+    if cancel:
+        cancelled_sweep = services.sweeps.cancel(cancel, progress)
         removed = _jobs(len(cancelled_sweep.removed_jobs))
         removal_text = f"Moved {removed} of {sweep_name(cancelled_sweep.tag)} to the trash."
         notes = (
@@ -84,7 +86,7 @@ def sweep(
         },
         Table(("ID", "NAME"), ((view.id, view.name) for view in queued_sweep.jobs)),
         Note(f"{_jobs(len(queued_sweep.jobs))} of the sweep {name} are queued."),
-        Note(f"To remove them: {COMMAND} job sweep --take-back {name}"),
+        Note(f"To cancel them: {COMMAND} job sweep --cancel {name}"),
         [Note(f"To follow the search: {COMMAND} job trials {name}")] * bool(requested_sweep.search),
     )
 
@@ -115,19 +117,17 @@ def trials(
     )
     head = ("TRIAL", "JOB", "STATE", result.search.metric, *paths, "")
     best = result.best
-    shares = (f"{label(path)} {share:.0%}" for path, share in result.importance.items())
     return Answer(
         {**json_value(result), "best": best},
         Table(head, rows, "No trial has begun yet."),
         [Note(f"Best: {number_text(best.value or 0.0)} in trial {best.number}.")] if best else [],
-        [Note(f"Importance: {', '.join(shares)}.")] if result.importance else [],
-        [Note(result.error)] if result.error else [],
+        Note(result.error or result.importance_message),
     )
 
 
 def _with_search(sweep: Sweep, options: Mapping[str, Any]) -> Sweep:
     """Add the search that the options describe, if any of them is given."""
-    options = {key: option for key, option in options.items() if option not in (None, "")}
+    options = {key: option for key, option in options.items() if option is not None}
     if not options and sweep.search is None:
         return sweep
     best_metric = value_at(sweep.base, "checkpoint.best_metric")

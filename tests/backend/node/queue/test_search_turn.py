@@ -22,7 +22,14 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunExit
 from backend.records.jobs.stop_request import stop_reason, stop_requested
 from backend.records.library.item import Kind
-from backend.records.sweeps.search import Proposal, Search, SearchProgress
+from backend.records.sweeps.search import (
+    COMPLETE,
+    PRUNED,
+    Proposal,
+    Search,
+    SearchProgress,
+    SearchResult,
+)
 from backend.records.sweeps.spec import Sweep, sweep_name
 from backend.records.sweeps.values import Axis, parse_axis
 from backend.services.context.container import Services, open_services
@@ -311,6 +318,40 @@ def test_a_goal_that_no_trial_reports_ends_the_proposals_and_names_those_that_ex
     with pytest.raises(BackendError, match=r"they report loss, validation/acc\."):
         played.turn(second)
     assert not second.proposal.exists()
+
+
+@pytest.mark.parametrize("name", ["VAL_ACC", "Val acc", "validation/acc", "validation acc"])
+def test_a_goal_may_be_spelled_as_people_do(services: Services, name: str) -> None:
+    played = Played(services, peak, RATE, BATCH, trials=1)
+    played.folder.definition.write_text(played.folder.definition.read_text().replace(GOAL, name))
+    (folder,) = played.folders
+    played.propose(folder)
+    played.begin(folder)
+    played.report(folder, [0.5, 0.7], metric="validation/acc")
+    played.end(folder)
+    played.turn()
+    assert (proposal(folder).state, proposal(folder).value) == ("complete", 0.7)
+
+
+def test_a_trial_without_values_is_not_started_by_hand(services: Services) -> None:
+    played = Played(services, peak, RATE, BATCH, trials=1)
+    (folder,) = played.folders
+    services.queue.dequeue(folder.job_id)
+    with pytest.raises(BackendError, match=r"trial 1 is a trial: the search .* gives it its") as e:
+        services.jobs.lifecycle.start(folder.job_id)
+    assert f"job queue {folder.job_id}" in e.value.with_remedy
+    assert not folder.newest_run()
+
+
+@pytest.mark.parametrize(
+    ("axes", "complete", "missing"), [(1, 0, 8), (1, 7, 1), (1, 8, 0), (4, 8, 1), (4, 9, 0)]
+)
+def test_the_importance_needs_more_trials_than_chance(axes: int, complete: int, missing: int):
+    trials = tuple(Proposal("j", n, {}, COMPLETE, 0.5) for n in range(complete))
+    trials += (Proposal("j", 99, {}, PRUNED, 0.5),) * 9
+    result = SearchResult(Search(GOAL), (RATE,) * axes, trials)
+    assert result.missing_trials == missing
+    assert (f"still needs: {missing}." in result.importance_message) is bool(missing)
 
 
 def damage(played: Played) -> None:

@@ -15,6 +15,7 @@ from backend.records.base.timestamps import stamp
 from backend.records.jobs.ledger import (
     LedgerKey,
     LedgerRow,
+    UsageTable,
     csv_text,
     ledger_rows,
     period_of,
@@ -48,6 +49,20 @@ _run = st.builds(
     nodes=st.lists(_node, min_size=1, max_size=3, unique_by=lambda n: n.node).map(tuple),
 )
 _runs = st.lists(_run, max_size=6, unique_by=lambda run: (run.job_id, run.run))
+
+
+@pytest.mark.parametrize(
+    ("key", "keys", "text"),
+    [
+        (LedgerKey.NODE, ("vm",), "this computer"),
+        (LedgerKey.NODE, ("2026-11", "vm"), "this computer"),
+        (LedgerKey.NODE, ("gpu01",), "gpu01"),
+        (LedgerKey.USER, ("vm",), "vm"),
+        (LedgerKey.NODE, (), "Total"),
+    ],
+)
+def test_this_computer_has_one_name_for_people(key: LedgerKey, keys: tuple[str, ...], text: str):
+    assert UsageTable(key, host="vm").text(LedgerRow(keys)) == text
 
 
 def local_s(year: int, month: int, day: int, hour: int = 0) -> float:

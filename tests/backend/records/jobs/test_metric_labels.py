@@ -3,7 +3,12 @@
 import pytest
 
 from backend.records.jobs.job_file import parse_job
-from backend.records.jobs.metric_names import metric_label, short_metric_label, usual_mode
+from backend.records.jobs.metric_names import (
+    matching_metric,
+    metric_label,
+    short_metric_label,
+    usual_mode,
+)
 from tests.backend.records.jobs.test_job_config import GOOD
 
 
@@ -15,10 +20,38 @@ from tests.backend.records.jobs.test_job_config import GOOD
         ("validation/mAP", "validation mAP", "val. mAP"),
         ("learning_rate", "learning rate", "learning rate"),
         ("staleness p95", "staleness p95", "staleness p95"),
+        ("accuracy", "training accuracy", "train accuracy"),
+        ("val_loss", "val_loss", "val_loss"),
+        ("train/loss", "train/loss", "train/loss"),
+        ("testAcc", "testAcc", "testAcc"),
+        ("lr", "lr", "lr"),
+        ("epoch_time", "epoch_time", "epoch_time"),
     ],
 )
 def test_a_metric_says_whether_it_is_of_training_or_validation(name, full_label, short):
     assert (metric_label(name), short_metric_label(name)) == (full_label, short)
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "name"),
+    [
+        ("VAL_LOSS", ("loss", "validation/loss"), "validation/loss"),
+        ("training/val_loss", ("loss", "val_loss"), "val_loss"),
+        ("Val loss", ("val_loss", "train_loss"), "val_loss"),
+        ("training loss", ("loss", "validation/loss"), "loss"),
+        ("loss", ("train/loss", "val/loss"), "train/loss"),
+        ("valAcc", ("val_acc", "valid_auc"), "val_acc"),
+        ("MAP50", ("mAP50", "mAP75"), "mAP50"),
+        ("Größe", ("größe",), "größe"),
+        ("val_loss", ("val_loss", "validation/loss"), "val_loss"),
+        ("VAL_LOSS", ("val_loss", "validation/loss"), ""),
+        ("value", ("val", "loss"), ""),
+        ("train", ("loss",), ""),
+        ("", ("loss",), ""),
+    ],
+)
+def test_a_metric_is_meant_whatever_its_case_and_separators(text, names, name):
+    assert matching_metric(text, names) == name
 
 
 @pytest.mark.parametrize(

@@ -423,6 +423,41 @@ def test_a_list_that_is_not_complete_is_refused_and_never_divided(path, typed_te
     assert read_value(field_kind(path), typed_text) == typed_text
 
 
+@pytest.mark.parametrize(
+    ("path", "typed_text", "values"),
+    [
+        ("optimizer.name", "['sgd','adam']", ("sgd", "adam")),
+        ("optimizer.name", "'sgd', 'adam'", ("sgd", "adam")),
+        ("optimizer.lr", "[0.1, 1e-2]", (0.1, 0.01)),
+        ("batch_size", "[16,32]", (16, 32)),
+        ("compile", "[true, false]", (True, False)),
+        ("arguments.loss", '["l1, l2", "mse"]', ("l1, l2", "mse")),
+        ("arguments.size", "[64,64]; [32,32]", ("[64,64]", "[32,32]")),
+        ("model", '["a;b"]', ("a;b",)),
+        ("optimizer.betas", "[[0.9, 0.99], [0.8, 0.9]]", ([0.9, 0.99], [0.8, 0.9])),
+        ("optimizer.betas", "[0.9, 0.99]", ([0.9, 0.99],)),
+        ("freeze", "[]", ([],)),
+    ],
+)
+def test_values_in_brackets_are_those_of_a_job_file(path, typed_text, values) -> None:
+    assert parse_axis(path, typed_text).values == values
+
+
+@pytest.mark.parametrize(
+    ("path", "typed_text"),
+    [
+        ("optimizer.name", '["sgd"'),
+        ("optimizer.lr", "[0.1, 0.01"),
+        ("batch_size", "16, 32]"),
+        ("compile", "[yes, no]"),
+        ("arguments.lr", "['0.1', 0.2"),
+    ],
+)
+def test_a_broken_list_of_values_is_refused(path, typed_text) -> None:
+    with pytest.raises(ValueError, match="is not a complete list; write"):
+        parse_axis(path, typed_text)
+
+
 SGD = {**DIGITS, "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9}}
 OPTIMIZERS = Axis("optimizer.name", ("sgd", "adam"))
 

@@ -117,7 +117,7 @@ def test_a_forward_without_end_is_ended(
 ) -> None:
     import_model(services, tmp_path, forward)
     if "while" in forward:
-        monkeypatch.setattr(inspection, "_LIMIT_S", 6.0)
+        monkeypatch.setattr(inspection, "_LIMIT_S", 1.0)
     with pytest.raises(ToolError, match=message):
         services.inspection.layers("digits", "digits", "digits")
 

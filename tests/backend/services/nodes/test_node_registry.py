@@ -149,37 +149,37 @@ def test_f55_a_changed_key_is_no_question_and_needs_the_old_one_forgotten(
         service.remove_host_key("other", 2222)
 
 
-@pytest.mark.parametrize("contact", ["open_shell", "inspect", "connect", "add", "at once"])
 @pytest.mark.parametrize("is_right", [True, False])
 def test_every_connection_accepts_a_given_fingerprint_and_stores_its_key(
-    root: OpenRoot, tmp_path: Path, sshd: Sshd, contact: str, is_right: bool
+    root: OpenRoot, tmp_path: Path, sshd: Sshd, is_right: bool
 ) -> None:
     NodeRegistry(root, tmp_path / "desktop", sshd.ssh_config).add(
         "gpu1", sshd.address, accept=accept_key
     )
     fingerprint = sshd.fingerprint if is_right else "SHA256:other"
-    registry = NodeRegistry(
-        root,
-        tmp_path / "elsewhere",
-        sshd.ssh_config,
-        is_trusted_key=lambda key: key.fingerprint == fingerprint,
-    )
-    contacts: dict[str, Callable[[], object]] = {
-        "open_shell": lambda: registry.open_shell("gpu1").close(),
-        "inspect": lambda: registry.inspect("gpu1"),
-        "connect": lambda: registry.connect(sshd.address, limit_s=30.0).close(),
-        "add": lambda: registry.add("gpu2", sshd.address, accept=refuse_key),
-        "at once": lambda: list(ThreadPoolExecutor(3).map(registry.inspect, ["gpu1"] * 3)),
+    contacts: dict[str, Callable[[NodeRegistry], object]] = {
+        "open_shell": lambda registry: registry.open_shell("gpu1").close(),
+        "inspect": lambda registry: registry.inspect("gpu1"),
+        "connect": lambda registry: registry.connect(sshd.address, limit_s=30.0).close(),
+        "add": lambda registry: registry.add("gpu2", sshd.address, accept=refuse_key),
+        "at once": lambda registry: list(ThreadPoolExecutor(3).map(registry.inspect, ["gpu1"] * 3)),
     }
-    if is_right:
-        contacts[contact]()
-        assert registry.host_key("gpu1") == sshd.host_key.text
-        # It is stored, so it need not be given again.
-        NodeRegistry(root, tmp_path / "elsewhere", sshd.ssh_config).open_shell("gpu1").close()
-        return
-    with pytest.raises(HostKeyUnknown):
-        contacts[contact]()
-    assert registry.host_key("gpu1") == ""
+    for folder, contact in contacts.items():
+        registry = NodeRegistry(
+            root,
+            tmp_path / folder,
+            sshd.ssh_config,
+            is_trusted_key=lambda key: key.fingerprint == fingerprint,
+        )
+        if is_right:
+            contact(registry)
+            assert registry.host_key("gpu1") == sshd.host_key.text, folder
+            # It is stored, so it need not be given again.
+            NodeRegistry(root, tmp_path / folder, sshd.ssh_config).open_shell("gpu1").close()
+        else:
+            with pytest.raises(HostKeyUnknown):
+                contact(registry)
+            assert registry.host_key("gpu1") == "", folder
 
 
 def test_a_given_fingerprint_replaces_no_accepted_key(

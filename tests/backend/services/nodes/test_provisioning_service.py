@@ -309,7 +309,7 @@ def test_an_unknown_node_is_named(cluster: Cluster, act: Act) -> None:
         act(cluster.service())
 
 
-SILENT_CASES = {
+SILENT_CASES: dict[str, tuple[float | None, bool, bool, bool | str | None]] = {
     "just-wrote": (0.0, False, True, None),
     "ahead-by-2-s": (-2.0, False, True, None),
     "silent-and-dead": (60.0, False, True, True),
@@ -320,29 +320,29 @@ SILENT_CASES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("age_s", "is_alive", "answers", "expected"), SILENT_CASES.values(), ids=SILENT_CASES
-)
-def test_a_contact_starts_the_agent_of_a_silent_node_and_of_no_other(
-    cluster: Cluster, age_s: float | None, is_alive: bool, answers: bool, expected: object
-) -> None:
+def test_a_contact_starts_the_agent_of_a_silent_node_and_of_no_other(cluster: Cluster) -> None:
     cluster.set_up("gpu1")
-    if not is_alive:
-        cluster.nodes["gpu1"].end_agent()
-    if age_s is not None:
-        status = cluster.root.node("gpu1").status
-        status.write_text("{}")
-        os.utime(status, (time.time() - age_s,) * 2)
-    cluster.silent = set() if answers else {"gpu1"}
-    # gpu2 is not set up, gpu9 is unknown: neither has an agent to start.
-    names = ("gpu1", "gpu2", "gpu9", "gpu1")
-    result = cluster.service().wake_silent_nodes(names, lambda address: None)
-    assert result.keys() == (set() if expected is None else {"gpu1"})
-    if isinstance(expected, str):
-        assert expected in str(result["gpu1"])
-    elif expected is not None:
-        assert result["gpu1"] is expected
-        assert cluster.service().wake("gpu1") is False, "it runs now"
+    status = cluster.root.node("gpu1").status
+    for case, (age_s, is_alive, answers, expected) in SILENT_CASES.items():
+        cluster.silent = set()
+        if is_alive:
+            cluster.service().wake("gpu1")
+        else:
+            cluster.nodes["gpu1"].end_agent()
+        status.unlink(missing_ok=True)
+        if age_s is not None:
+            status.write_text("{}")
+            os.utime(status, (time.time() - age_s,) * 2)
+        cluster.silent = set() if answers else {"gpu1"}
+        # gpu2 is not set up, gpu9 is unknown: neither has an agent to start.
+        names = ("gpu1", "gpu2", "gpu9", "gpu1")
+        result = cluster.service().wake_silent_nodes(names, lambda address: None)
+        assert result.keys() == (set() if expected is None else {"gpu1"}), case
+        if isinstance(expected, str):
+            assert expected in str(result["gpu1"])
+        elif expected is not None:
+            assert result["gpu1"] is expected, case
+            assert cluster.service().wake("gpu1") is False, f"{case}: it runs now"
 
 
 def test_a_silent_node_that_does_not_answer_is_not_waited_for(cluster: Cluster) -> None:

@@ -109,24 +109,24 @@ def on_install(cluster: Cluster, answer: CommandResult | BackendError) -> None:
     cluster.nodes["gpu1"].shell.on_run = answers
 
 
-@pytest.mark.parametrize(
-    ("answer", "message"),
-    [
-        (Unreachable("gpu1 is gone."), "not on gpu1: gpu1 is gone."),
-        (CommandResult(1, "", "error: No space left on device (os error 28)"), "gpu1 is full"),
-        (CommandResult(1, "", "error: a wheel is damaged"), "installed: error: a wheel is damaged"),
-        (CommandResult(127, "", "uv: Permission denied"), "installed: uv: Permission denied"),
-        (Cancelled(), "Cancelled"),
-    ],
-)
+INTERRUPTIONS = [
+    (Unreachable("gpu1 is gone."), "not on gpu1: gpu1 is gone."),
+    (CommandResult(1, "", "error: No space left on device (os error 28)"), "gpu1 is full"),
+    (CommandResult(1, "", "error: a wheel is damaged"), "installed: error: a wheel is damaged"),
+    (CommandResult(127, "", "uv: Permission denied"), "installed: uv: Permission denied"),
+    (Cancelled(), "Cancelled"),
+]
+
+
 def test_an_interrupted_environment_leaves_nothing_and_is_made_the_next_time(
-    cluster: Cluster, answer: CommandResult | BackendError, message: str
+    cluster: Cluster,
 ) -> None:
     old_environments = cluster.nodes["gpu1"].environments()
-    on_install(cluster, answer)
-    with pytest.raises(BackendError, match=message):
-        make(cluster)
-    assert cluster.nodes["gpu1"].environments() == old_environments
+    for answer, message in INTERRUPTIONS:
+        on_install(cluster, answer)
+        with pytest.raises(BackendError, match=message):
+            make(cluster)
+        assert cluster.nodes["gpu1"].environments() == old_environments
     cluster.nodes["gpu1"].shell.on_run = lambda argv: None
     make(cluster)
     assert len(cluster.nodes["gpu1"].environments()) == len(old_environments) + 1

@@ -147,7 +147,7 @@ def test_f60_the_settings_are_ones_own_and_the_password_is_in_the_keyring_alone(
     assert ring.passwords == {}
 
 
-@pytest.mark.parametrize("node_ahead_s", [-86_000, -3600, -300, 0, 300, 3600, 86_000])
+@pytest.mark.parametrize("node_ahead_s", [-86_000, 86_000])
 @pytest.mark.usefixtures("uncounted", "home", "ring")
 def test_only_later_ends_are_sent_whatever_the_clock_of_a_node(
     site: DataSite, beat: Beat, hook: WebhookServer, node_ahead_s: float

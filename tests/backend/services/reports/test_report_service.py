@@ -17,7 +17,7 @@ import tomli_w
 from backend.base.errors import BackendError
 from backend.cli.main import run
 from backend.records.base.atomic_files import replace_json
-from backend.records.jobs.config import Optimizer
+from backend.records.jobs.config import CheckpointPolicy, Optimizer
 from backend.records.jobs.history import Block, encode
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.prediction import Box, Guess, PredictedSample, Prediction
@@ -26,6 +26,8 @@ from backend.records.jobs.status import EvidenceLine, RankError, RunExit, RunSta
 from backend.records.library.preview import SamplePart, SamplePreview
 from backend.records.reports.report import Plot
 from backend.records.studies.study import FormName, StartedStudy, StudyJob
+from backend.records.sweeps.search import COMPLETE, PRUNED, Proposal, Search, StoredSearch
+from backend.records.sweeps.values import Axis
 from backend.services.context.container import Services, open_services
 from backend.services.jobs.prediction import PredictionService
 from backend.services.reports import content, plots
@@ -161,7 +163,7 @@ def test_a_report_of_much_text_and_many_curves_has_less_than_a_megabyte(
     names = [f"{'<&>' * 80} {number}" for number in range(8)]
     job_ids = [trained.job(root, name, LOSSES * 40, [0.5] * 100) for name in names]
     for job_id in job_ids:
-        services.jobs.annotate(job_id, notes="<" * 99_000)
+        services.jobs.annotate(job_id, notes=job_id + "<" * 99_000)
     page = written(services, tmp_path, *job_ids)
     assert len(page.source.encode()) < 1_000_000
     assert len(page.texts["pre"]) == 9
@@ -292,6 +294,44 @@ def test_a_job_is_the_best_one_if_its_result_is_better(
     page = written(services, tmp_path, "a", "b")
     figures = dict(zip(page.texts.get("dt", []), page.texts.get("dd", []), strict=True))
     assert figures.get("Best job", "") == best_job
+
+
+def test_jobs_with_different_metrics_have_no_best_one(
+    services: Services, root: Path, tmp_path: Path
+) -> None:
+    policies = (CheckpointPolicy(best_metric="loss", best_mode="min"), trained.CONFIG.checkpoint)
+    for name, policy in zip("ab", policies, strict=True):
+        trained.job(root, name, LOSSES, [0.5, 0.8], checkpoint=policy, tags=("sweep:mixed-abcd",))
+    page = written(services, tmp_path, "mixed-abcd")
+    assert "Best job" not in page.texts.get("dt", [])
+    assert {"Best training loss", "Best validation accuracy"} <= {*page.texts["th"]}
+
+
+def test_a_search_shows_the_best_by_its_goal_and_why_trials_were_given_up(
+    services: Services, root: Path, tmp_path: Path
+) -> None:
+    tag, axis = "sweep:lr-abcd", Axis("optimizer.lr", (0.1, 0.2, 0.3))
+    ends = ((COMPLETE, 0.4, ""), (PRUNED, 0.2, "above the median at epoch 1"), (COMPLETE, 0.3, ""))
+    job_ids = []
+    for number, (state, value, reason) in enumerate(ends, 1):
+        name = f"digits trial {number}"
+        notes, tags = "The same for all.", (tag,)
+        job_id = trained.job(root, name, LOSSES[:10], [1 - value], notes=notes, tags=tags)
+        values = {"optimizer.lr": 0.1 * number}
+        trial = Proposal(job_id, number, values, state, value, reason)
+        replace_json(services.data_root.job(job_id).proposal, trial.to_dict())
+        job_ids.append(job_id)
+    stored = StoredSearch(tag, "n", 1, Search("LOSS"), (axis,), tuple(job_ids))
+    folder = root / "searches" / "lr-abcd"
+    folder.mkdir(parents=True)
+    replace_json(folder / "search.json", stored.to_dict())
+    page = written(services, tmp_path, "lr-abcd")
+    assert page.texts["dd"][:2] == ["trial 3", "0.3"]
+    assert page.texts["h2"].count("Notes") == 1
+    (text,) = [text for text in page.texts["p"] if text.startswith("The goal is")]
+    assert text.startswith("The goal is the training loss; lower is better. TPE, 30 trials: 2 fin")
+    assert "Finished trials that the importance still needs: 6." in page.texts["p"]
+    assert {"given up", "above the median at epoch 1"} <= {*page.texts["td"]}
 
 
 def test_a_study_has_its_table_also_when_jobs_were_removed(
@@ -498,6 +538,8 @@ def test_the_command_writes_the_file_and_says_what_is_hidden(
     assert "--with-places" in capsys.readouterr().err
     assert run([*arguments, "digits", "--output", str(target)], lambda *_: 0) == 1
     assert "exists already" in capsys.readouterr().err
+    assert run([*arguments, "digits", "--checkpoint", "best"], lambda *_: 0) == 1
+    assert "--checkpoint has no effect without --samples." in capsys.readouterr().err
     assert (
         run([*arguments, "digits", "-o", str(target), "--overwrite", "--json"], lambda *_: 0) == 0
     )

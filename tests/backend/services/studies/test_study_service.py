@@ -170,7 +170,7 @@ def test_a_job_that_was_stopped_before_it_had_a_checkpoint_is_resumed_from_its_b
 
 def test_a_study_without_jobs_is_not_listed(services: Services, study: Path) -> None:
     started = services.studies.start(str(study))
-    services.sweeps.take_back(started.tag)
+    services.sweeps.cancel(started.tag)
     assert services.studies.started_studies() == ()
 
 

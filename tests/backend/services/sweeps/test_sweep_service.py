@@ -12,10 +12,13 @@ import tomli_w
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.cli.main import run
+from backend.node.run.run_start import claim
 from backend.records.base.atomic_files import replace_json
+from backend.records.base.local_files import Files
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RunExit
+from backend.records.jobs.status import RunExit, RunStatus
 from backend.records.library.item import Kind
+from backend.records.sweeps.search import Search
 from backend.records.sweeps.spec import Sweep, sweep_of, sweep_title
 from backend.records.sweeps.values import Axis
 from backend.services.context.container import Services, open_services
@@ -126,7 +129,7 @@ def test_the_form_gets_the_first_job_and_the_faults_of_all_jobs(services: Servic
     assert not bad.may_start
 
 
-def test_a_cancelled_sweep_counts_its_jobs_and_can_be_taken_back(
+def test_a_cancelled_sweep_counts_its_jobs_and_can_be_cancelled_as_a_whole(
     services: Services,
 ) -> None:
     sweep = Sweep(raw_job(1), (BATCH, RATE))
@@ -138,13 +141,13 @@ def test_a_cancelled_sweep_counts_its_jobs_and_can_be_taken_back(
         services.sweeps.queue(sweep, CancelledAt("Queueing job 2 of 6"))
     assert waiting_names(services) == SIX[:2]
     assert cancelled.value.tag in cancelled.value.remedy
-    taken_back = services.sweeps.take_back(cancelled.value.tag)
-    assert len(taken_back.removed_jobs) == 6
-    assert taken_back.remaining_jobs == ()
+    cancelled_sweep = services.sweeps.cancel(cancelled.value.tag)
+    assert len(cancelled_sweep.removed_jobs) == 6
+    assert cancelled_sweep.remaining_jobs == ()
     assert services.jobs.queries.list() == ()
     assert len(list((services.data_root.trash / "jobs").iterdir())) == 6
     with pytest.raises(BackendError, match="There is no job of the sweep “tiny-"):
-        services.sweeps.take_back(cancelled.value.tag)
+        services.sweeps.cancel(cancelled.value.tag)
 
 
 def _cancelled() -> Progress:
@@ -153,7 +156,7 @@ def _cancelled() -> Progress:
     return progress
 
 
-def test_a_job_that_ran_is_not_taken_back(services: Services) -> None:
+def test_a_job_that_ran_stays_when_its_sweep_is_cancelled(services: Services) -> None:
     sweep = services.sweeps.queue(Sweep(raw_job(1), (BATCH,)))
     ran = sweep.jobs[0].id
     services.queue.dequeue(ran)
@@ -161,8 +164,8 @@ def test_a_job_that_ran_is_not_taken_back(services: Services) -> None:
 
     folder.attempt(1).path.mkdir(parents=True)
     replace_json(folder.attempt(1).exit, RunExit(1, JobState.INTERRUPTED, "").to_dict())
-    taken_back = services.sweeps.take_back(sweep.tag)
-    assert [view.id for view in taken_back.remaining_jobs] == [ran]
+    cancelled_sweep = services.sweeps.cancel(sweep.tag)
+    assert [view.id for view in cancelled_sweep.remaining_jobs] == [ran]
     assert [view.id for view in services.jobs.queries.list()] == [ran]
 
 
@@ -192,7 +195,7 @@ def test_the_command_line_queues_a_sweep_around_a_job_and_takes_it_back(
     assert run_command(paths, *arguments, "--json") == 0
     printed = json.loads(capsys.readouterr().out)
     assert [j["name"] for j in printed["jobs"]] == SIX == waiting_names(services)
-    assert run_command(paths, "--take-back", printed["sweep"]) == 0
+    assert run_command(paths, "--cancel", printed["sweep"]) == 0
     assert capsys.readouterr().out.startswith("Moved 6 jobs of tiny-")
     assert [view.id for view in services.jobs.queries.list()] == [job.id]
 
@@ -222,7 +225,9 @@ def test_a_sweep_file_draws_at_random_and_the_command_line_may_change_it(
         (["tiny", "--set", "lr="], "optimizer.lr: has no values;"),
         (["tiny"], "No field has several values; name at least one."),
         (["tiny", "--set", "seed=1..201:201"], "seed: has 201 steps; it must have 2 to 200."),
-        (["--take-back", "none-abcd"], "There is no job of the sweep “none-abcd”."),
+        (["--cancel", "none-abcd"], "There is no job of the sweep “none-abcd”."),
+        (["tiny", "--set", "lr=0.1,1", "--goal", ""], "sweep.search.goal: names no metric,"),
+        (["tiny", "--set", "lr=0.1,1", "--search", ""], "sweep.search.sampler: “” must be one of"),
     ],
 )
 def test_an_invalid_sweep_is_refused_in_a_sentence(
@@ -232,6 +237,31 @@ def test_an_invalid_sweep_is_refused_in_a_sentence(
     assert run_command(paths, *arguments) == 1
     assert message in capsys.readouterr().err
     assert len(services.jobs.queries.list()) == 1
+
+
+@pytest.mark.parametrize(
+    ("goal", "better", "is_known"),
+    [
+        ("VAL_LOSS", "", True),
+        ("training/loss", "", True),
+        ("Validation loss", "", True),
+        ("validation/acc", "", False),
+        ("los", "lower", False),
+    ],
+)
+def test_a_goal_that_finished_jobs_do_not_report_is_refused_with_those_that_exist(
+    services: Services, goal: str, better: str, is_known: bool
+) -> None:
+    folder = services.data_root.job(services.jobs.create(raw_job(1)).id)
+    assert claim(folder, 1, Files())
+    metrics = {"loss": 0.5, "validation/loss": 0.7}
+    status = RunStatus(JobState.FINISHED, run=1, metrics=metrics)
+    replace_json(folder.status, status.to_dict())
+    replace_json(folder.attempt(1).exit, RunExit(1, JobState.FINISHED, "").to_dict())
+    sweep = Sweep(raw_job(1), (RATE,), search=Search(goal, better))
+    messages = [error.message for error in services.sweeps.expand(sweep).errors]
+    known = f"sweep.search.goal: “{goal}” is no metric of these jobs; they report loss, validation"
+    assert [message.startswith(known) for message in messages] == [True] * (not is_known)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from backend.node.system.start_supervisor import CODE_ROOT
 from backend.services.tools import tool_process
 from backend.services.tools.tool_process import ToolError
 from backend.services.tools.warm_process import WarmProcess
+from tests.fakes.shared_tools import start_tools_alone
 from tests.waiting import LIMIT_S
 
 GALLERY = Path(__file__).parents[4] / "resources/gallery/digits"
@@ -63,6 +64,13 @@ def no_process_and_no_folder_is_left(
     yield
     assert list(folder.iterdir()) == []
     assert [pid for pid in _pids() if str(folder) in _command(pid)] == []
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """No tool is forked: each starts a Python of its own, as without a window."""
+    with start_tools_alone():
+        yield
 
 
 def _pids() -> list[int]:
@@ -110,6 +118,7 @@ def refusal(
     return caught.value
 
 
+@pytest.mark.usefixtures("alone")
 def test_the_digits_model_passes_with_its_layers_and_one_step() -> None:
     check = tool_process.check_model(GALLERY / "model", GALLERY / "loader", GALLERY / "dataset")
     assert check.parameters == check.trainable_parameters == 29066
@@ -195,6 +204,7 @@ class WhenWritten(Progress):
             self._act(self)
 
 
+@pytest.mark.usefixtures("alone")
 def test_f18_f49_an_infinite_import_ends_at_the_limit_with_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,11 +249,13 @@ def test_f49_f59_endless_output_is_cut_and_cannot_control_a_terminal(
     assert check.output == "20%\n", "as a terminal shows it"
 
 
+@pytest.mark.usefixtures("alone")
 def test_f14_f49_a_model_that_ends_python_by_itself(tmp_path: Path) -> None:
     error = refusal(model(tmp_path, "import os; os._exit(7)"))
     assert error.message == (f"The check of the model exited with code 7; last step: {IMPORTING}.")
 
 
+@pytest.mark.usefixtures("alone")
 def test_f15_a_model_that_crashes_python(tmp_path: Path) -> None:
     error = refusal(model(tmp_path, "import ctypes; ctypes.string_at(0)"))
     assert error.message.startswith("The check of the model crashed Python (SIGSEGV)")
@@ -289,11 +301,12 @@ def test_cancelling_ends_the_tool_with_everything_it_started(tmp_path: Path) -> 
     assert progress.labels[-1] == f"{IMPORTING}…"
 
 
-@pytest.mark.parametrize("module", ["logging", "json", "torch", "typing", "sitecustomize", "abc"])
+@pytest.mark.usefixtures("alone")
 def test_a_tool_does_not_see_the_users_pythonpath(
-    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / f"{module}.py").write_text("raise SystemExit('shadowed')\n")
+    for module in ("logging", "json", "torch", "typing", "sitecustomize", "abc"):
+        (tmp_path / f"{module}.py").write_text("raise SystemExit('shadowed')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("PYTHONSAFEPATH", "1")
     (tmp_path / "source").mkdir()
@@ -347,6 +360,7 @@ def test_f58_the_desktop_loads_neither_torch_nor_the_users_code() -> None:
     subprocess.run([sys.executable, "-c", program], cwd=CODE_ROOT, check=True)
 
 
+@pytest.mark.usefixtures("alone")
 def test_a_forged_result_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (
         "import os\n"
@@ -465,13 +479,11 @@ def test_a_loader_cannot_write_into_a_version(tmp_path: Path, target: str, write
 
 
 @pytest.fixture
-def warm() -> Iterator[WarmProcess]:
-    tool_process.start_warm_process()
+def warm() -> WarmProcess:
+    """The process from which tools of all tests are forked."""
     warm_process = tool_process._warm_process
     assert warm_process is not None
-    yield warm_process
-    tool_process.stop_warm_process()
-    assert warm_process._process is None
+    return warm_process
 
 
 @pytest.fixture
@@ -519,7 +531,7 @@ def test_a_forked_tool_ends_as_one_of_its_own_does(
     (tiny / "bks_model.py").write_text(f"{code}\n{GOOD}")
     if message:
         with pytest.raises(ToolError) as caught:
-            tool_process.check_model(tiny, time_limit_s=5 if "within" in message else 120)
+            tool_process.check_model(tiny, time_limit_s=1 if "within" in message else 120)
         assert message in caught.value.message
     else:
         tool_process.check_model(tiny)
@@ -542,10 +554,14 @@ def test_a_forked_tool_is_cancelled(warm: WarmProcess, tiny: Path) -> None:
     assert psutil.Process(server_of(warm)).children() == []
 
 
+@pytest.mark.usefixtures("alone")
 def test_another_environment_or_a_lost_process_begins_a_new_one(
-    warm: WarmProcess, tiny: Path, monkeypatch: pytest.MonkeyPatch
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tiny / "bks_model.py").write_text(f"import os; print(os.environ.get('MARK'))\n{GOOD}")
+    tool_process.start_warm_process()
+    warm = tool_process._warm_process
+    assert warm is not None
     assert tool_process.check_model(tiny).output.split() == ["None"]
     first = server_of(warm)
     monkeypatch.setenv("MARK", "other")
@@ -555,12 +571,15 @@ def test_another_environment_or_a_lost_process_begins_a_new_one(
     os.waitid(os.P_PID, second, os.WEXITED | os.WNOWAIT)
     assert tool_process.check_model(tiny).output.split() == ["other"]
     assert len({first, second, server_of(warm)}) == 3
+    tool_process.stop_warm_process()
+    assert warm._process is None
 
 
 def test_the_process_ends_with_its_window_and_when_it_is_idle(tmp_path: Path) -> None:
     code = (
         "import socket, sys; from backend.training.tools import fork_server as one;"
-        "one.IDLE_S = float(sys.argv[1]); one._PRELOADED = (); one.main()"
+        "one.IDLE_S = float(sys.argv[1]); one._PRELOADED = ();"
+        "one.lazy_dynamo.postpone = tuple; one.main()"
     )
     for idle_s in ("0.01", "1000"):
         own_end, other_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -406,14 +406,14 @@ def test_a_half_made_sweep_is_reported_and_can_be_taken_back(form, qtbot):
     form.show_incomplete_sweep(
         ("Cancelled: 3 of 6 jobs were made, 0 of them are queued."), "sweep:digits-k3pf"
     )
-    assert start_buttons(form).take_back.isVisible()
+    assert start_buttons(form).cancel.isVisible()
     finish_timers(form)
     assert side_of(form).refusal.isVisible(), "it is not forgotten with the next change"
-    with qtbot.waitSignal(form.take_back_requested) as request:
-        start_buttons(form).take_back.click()
+    with qtbot.waitSignal(form.cancel_jobs_requested) as request:
+        start_buttons(form).cancel.click()
     assert request.args == ["sweep:digits-k3pf"]
     form.show_error("")
-    assert not start_buttons(form).take_back.isVisible()
+    assert not start_buttons(form).cancel.isVisible()
 
 
 def test_the_foot_of_a_narrow_window_says_why_nothing_was_started_too(form):
