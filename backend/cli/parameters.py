@@ -54,7 +54,7 @@ def parse_port(text: str) -> int:
 def parse_hours(text: str) -> float:
     try:
         hours = float(text)
-    except ValueError:
+    except ValueError:  # Refused below.
         hours = 0.0
     if not 0 < hours * 3600 <= LONGEST_S:
         limit = f"more than 0 and at most {LONGEST_S / 3600:.0f}"

@@ -24,7 +24,7 @@ def owner_of(path: Path) -> str:
     """Return the user who owns a file or folder, "" if this computer does not know the user."""
     try:
         return path.owner()
-    except (KeyError, OSError, NotImplementedError):
+    except (KeyError, OSError, NotImplementedError):  # Windows has no owners.
         return ""
 
 

@@ -39,7 +39,7 @@ class AuditEntry(Record, label="action"):
 
 @dataclass(frozen=True)
 class OwnerNotice(Record, label="notice to an owner"):
-    """What another user did to a job; ``owner`` is whose job it is, if not the reader's."""
+    """A notice of another user's act on a job; ``owner`` has the job, if that is not the reader."""
 
     job_id: str
     name: str

@@ -146,7 +146,7 @@ class QueueEntry(Record, label="queued job", newest_schema=SCHEMA, rules=STRICT)
 
     @property
     def known_s(self) -> float | None:
-        """Return the duration of the run as far as it is known."""
+        """Return the duration of the run, None if it is not known."""
         return self.length_s or self.lasts_s
 
     @property

@@ -140,7 +140,7 @@ def queue_question(
         hours_field.set_error("")
         try:
             read_hours()
-        except ValueError:
+        except ValueError:  # Of any text.
             hours_field.set_error(f"A number up to {LONGEST_S / 3600:.0f}")
         field.set_note(f"For example {FORMS}. Empty: as soon as possible.")
         try:

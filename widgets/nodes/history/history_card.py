@@ -410,7 +410,7 @@ class HistoryCard(Card):
         title, name = self._title.text(), node_title(self._state.name)
         plot_subject = title if name in title else f"{name}, {title[:1].lower()}{title[1:]}"
         start_s = min(start_s, end_s - _MIN_PERIOD_S)
-        # The axis goes on as far into the future as it shows of the past, if that is needed.
+        # Half of the axis, at most, is for what is to come.
         limit_s, axis_end_s = 2 * end_s - start_s, end_s + _NAME_SHARE * (end_s - start_s)
         bars = job_bars(self._jobs, self._state.name)
         if self._job_period is None:

@@ -158,13 +158,13 @@ def test_jobs_of_other_heads_and_a_paused_queue_are_left_alone(
     assert other_job.queued.exists()
 
 
-@pytest.mark.parametrize(("begins_h", "is_told"), [(-1, True), (1, False), (-3, False)])
+@pytest.mark.parametrize(("begins_h", "has_intruder"), [(-1, True), (1, False), (-3, False)])
 def test_who_reserved_gpus_and_who_has_the_data_root_learn_of_anothers_process_once(
     root: DataRoot,
     clock: Clock,
     started: list[tuple[str, int]],
     begins_h: int,
-    is_told: bool,
+    has_intruder: bool,
 ) -> None:
     alice = GpuProcess(7, "alice", 2**30, "python3")
     gpu = Gpu(0, "GPU-0", "H100", memory_total_bytes=2**36, processes=(alice,))
@@ -178,10 +178,10 @@ def test_who_reserved_gpus_and_who_has_the_data_root_learn_of_anothers_process_o
         path: OwnerNotice.from_dict(read_json(path)) for path in root.notices.rglob("*.json")
     }
     assert {(path.parent.name, notice.owner) for path, notice in notices.items()} == (
-        {("anna", ""), (root.path.owner(), "anna")} if is_told else set()
+        {("anna", ""), (root.path.owner(), "anna")} if has_intruder else set()
     )
     assert all(notice.message.startswith(message) for notice in notices.values())
-    assert len(notices) == 2 * is_told
+    assert len(notices) == 2 * has_intruder
     assert started == []
 
 
