@@ -237,6 +237,7 @@ class FrameController(QObject):
             page = self._page.verify
             VerifyController(services.verification, self._background, page, self._window)
             serve_owner_rule = partial(self._serve_owner_rule, services.jobs, self._page)
+            # A partial alone would not get the state.
             self._page.owner_switch.clicked.connect(lambda is_set: serve_owner_rule(is_set))
             serve_owner_rule()
             SshController(services.cluster, self._background, self._page.ssh, self)
