@@ -30,6 +30,10 @@ from tests.waiting import LIMIT_MS
 if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
+# Else each process that a test starts compiles all that it imports: 3 s of a core for sympy alone.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # Here, before any test module is imported: a decorated test keeps the profile of that moment.
 settings.register_profile(
     "tests", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]

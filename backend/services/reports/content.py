@@ -32,6 +32,7 @@ from backend.records.jobs.history import HistoryUpdate
 from backend.records.jobs.metric_names import OF_NO_DATA, VALIDATION, matching_metric, metric_label
 from backend.records.jobs.prediction import PredictedSample, PredictionInput
 from backend.records.jobs.run_environment import LABELS, differences
+from backend.records.jobs.sample_history import answer_text
 from backend.records.jobs.settings import value_label
 from backend.records.jobs.view import JobView
 from backend.records.reports.report import Plot, Report, Sample, Section, Table
@@ -121,6 +122,7 @@ class ReportBuilder:
                 *islice(self._failures(), MOST_JOBS),
                 Section("Curves", (*self._curve_texts(), *self._undrawn_texts), plots=plots),
                 Section("Results", tables=tuple(self._tables())),
+                *self._sample_histories(),
                 *self._search(),
                 *(self._samples(samples, checkpoint) if samples.strip() else ()),
                 *islice(self._notes(), MOST_JOBS),
@@ -293,6 +295,29 @@ class ReportBuilder:
             if len(examples) < prediction.sample_count:
                 texts.append(f"{len(examples)} of {prediction.sample_count} samples are shown.")
             yield Section(title, tuple(texts), samples=tuple(map(_sample, examples)))
+
+    def _sample_histories(self) -> Iterator[Section]:
+        """Yield the answers of the first, the middle and the last validation; a sweep's best."""
+        updates = self._updates[:1] if self._subject.is_sweep else self._updates
+        for update, name in zip(updates, self._names, strict=False):
+            history = self._services.queries.sample_history(update.view.id)
+            last = len(history.validations) - 1
+            if last < 0:
+                continue
+            indexes = sorted({0, last // 2, last})
+            examples = [history.at(index) for index in indexes]
+            epochs = [f"Epoch {history.validations[index].epoch}" for index in indexes]
+            rows = (
+                (f"{row[0].sample.index}", _cut(row[0].sample.target), *map(answer_text, row))
+                for row in zip(*examples, strict=True)
+            )
+            table = Table(
+                f"Samples over time: {name}" if self._names[1:] else "Samples over time",
+                ("Validation sample", "Target", *epochs),
+                tuple(rows),
+                pictures=tuple(map(_sample, examples[-1])),
+            )
+            yield Section(table.caption, tables=(table,))
 
     def _search(self) -> Iterator[Section]:
         """Yield the goal, the importance of the settings, and the trials without a full value."""

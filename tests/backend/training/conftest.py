@@ -11,6 +11,11 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from backend.training import lazy_dynamo
+
+# As a rank does: else the first optimizer of the tests takes seconds to load the compiler.
+lazy_dynamo.postpone()
+
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:

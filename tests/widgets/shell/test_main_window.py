@@ -1,6 +1,7 @@
 """The frame: places by click and by key, back and forward, a rail where the window is narrow."""
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
@@ -114,29 +115,26 @@ def test_running_jobs_are_seen_from_every_place_and_a_click_opens_one(window, qt
     assert signal.args == ["b"]
 
 
-@pytest.mark.parametrize("error", ["", "/lab/ring does not answer. What is shown may be old."])
-@pytest.mark.parametrize("jobs", [0, 1, 2, 3, 5])
-@pytest.mark.parametrize("nodes", [0, 1, 12, 20, 64])
-def test_the_side_bar_has_room_for_all_that_it_shows_at_every_height(
-    window, qapp, jobs, nodes, error
-):
-    bar, layout = window.side_bar, window.side_bar.layout()
-    for height in range(600, 1100, 50):
-        window.resize(1440, height)
-        # As at the first update of a window.
-        bar.show_live(())
-        bar.show_nodes(())
-        bar.show_live(tuple(replace(LIVE, id=f"job {n}") for n in range(jobs)))
-        bar.show_nodes(tuple(map(samples.offline_node, samples.cluster(nodes))))
-        bar.show_error(error)
-        for _ in range(3):
-            # What is hidden is taken from one layout after the other.
-            qapp.processEvents()
-        visible_count = sum(job.isVisible() for job in bar._jobs)
-        by_width = layout.hasHeightForWidth() and layout.minimumHeightForWidth(bar.width())
-        needed_h = by_width or layout.minimumSize().height()
-        assert needed_h <= height, (visible_count, bar.cluster.map.isVisible())
-        assert visible_count >= min(jobs, 1 if height < 900 or error else 3)
+def test_the_side_bar_has_room_for_all_that_it_shows_at_every_height(window, qapp):
+    errors = ("", "/lab/ring does not answer. What is shown may be old.")
+    for error, jobs, nodes in product(errors, (0, 1, 2, 3, 5), (0, 1, 12, 20, 64)):
+        bar, layout = window.side_bar, window.side_bar.layout()
+        for height in range(600, 1100, 50):
+            window.resize(1440, height)
+            # As at the first update of a window.
+            bar.show_live(())
+            bar.show_nodes(())
+            bar.show_live(tuple(replace(LIVE, id=f"job {n}") for n in range(jobs)))
+            bar.show_nodes(tuple(map(samples.offline_node, samples.cluster(nodes))))
+            bar.show_error(error)
+            for _ in range(3):
+                # What is hidden is taken from one layout after the other.
+                qapp.processEvents()
+            visible_count = sum(job.isVisible() for job in bar._jobs)
+            by_width = layout.hasHeightForWidth() and layout.minimumHeightForWidth(bar.width())
+            needed_h = by_width or layout.minimumSize().height()
+            assert needed_h <= height, (visible_count, bar.cluster.map.isVisible())
+            assert visible_count >= min(jobs, 1 if height < 900 or error else 3)
 
 
 def test_the_side_bar_says_that_nothing_is_running_once_it_knows(window):

@@ -129,11 +129,11 @@ def test_the_list_stays_inside_the_window(
     assert window.rect().contains(find_only(StyledFrame, notices).geometry())
 
 
-@pytest.mark.parametrize("count", [1, 2, 9, 10, 99, 1000])
-def test_the_bell_moves_no_button_beside_it(window: MainWindow, qtbot: QtBot, count: int) -> None:
+def test_the_bell_moves_no_button_beside_it(window: MainWindow, qtbot: QtBot) -> None:
     bar = window.side_bar
     other_buttons = (bar.theme, bar.keys, bar.help, bar.gear)
     previous_xs = [b.x() for b in other_buttons]
-    bar.set_unread(count)
-    QApplication.processEvents()
-    assert [b.x() for b in other_buttons] == previous_xs
+    for count in (1, 2, 9, 10, 99, 1000):
+        bar.set_unread(count)
+        QApplication.processEvents()
+        assert [b.x() for b in other_buttons] == previous_xs

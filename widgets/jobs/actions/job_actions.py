@@ -393,6 +393,7 @@ SAVE_CSV = Request[[str]]("csv")
 """Save all its curves."""
 READ_CHECKPOINTS = Request[[str]]("read_checkpoints")
 READ_SETTINGS = Request[[str]]("read_settings")
+READ_SAMPLES = Request[[str]]("read_samples")
 READ_HISTORY = Request[[str]]("read_history")
 READ_RUNS = Request[[str]]("read_runs")
 SHOW_EARLIER_RUN = Request[[str, int]]("earlier")

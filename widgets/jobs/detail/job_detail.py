@@ -13,6 +13,7 @@ from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QKeyEvent
 from PySide6.QtWidgets import QWidget
 
 from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.metric_names import VALIDATION
 from backend.records.jobs.state import JobState
 from backend.records.jobs.stop_request import STOP_GRACE_S
 from backend.records.jobs.view import JobRun, JobView, RunUpdate, earlier_log
@@ -142,6 +143,8 @@ class JobDetail(QWidget):
         self._read_error = ""
         if self._earlier_runs.shown_run is None:
             self.curves.append(update.history)
+            if any(name.startswith(VALIDATION) for name in update.history.metrics):
+                self.job_actions.ask(job_actions.READ_SAMPLES, update.view.id)
         self.show_view(update.view)
 
     def show_view(self, view: JobView) -> None:

@@ -15,9 +15,10 @@ from backend.provisioning import cluster_key
 from backend.provisioning.wheelhouse import Wheelhouse, Wheelhouses
 from backend.records.nodes.entry import NodeEntry, NodeInfo, SetUp
 from backend.records.nodes.provisioning_options import SetUpOptions
+from backend.services.nodes import provisioning
 from backend.services.nodes.provisioning import DesktopPaths, ProvisioningService
 from backend.ssh.interface import Shell, Unreachable
-from tests.backend.provisioning.provisioner_rig import Node, start_fake, without_horovod
+from tests.backend.provisioning.provisioner_rig import BUNDLE, Node, start_fake, without_horovod
 from tests.backend.provisioning.test_wheelhouse import CONSTRAINTS, built
 from tests.fakes.mounted_root import mounted
 
@@ -99,6 +100,8 @@ def cluster_of(
         return house if horovod else without_horovod(house)
 
     patch.setattr(Wheelhouses, "gather", gather)
+    # The same files pack to the same bytes, in half a second of a core.
+    patch.setattr(provisioning, "make_bundle", lambda: BUNDLE)
     for node in cluster.nodes.values() if sees_data_root else ():
         node.node_info = replace(
             node.node_info, data_root=str(cluster.root.path), data_root_writable=True

@@ -1,6 +1,7 @@
 """New job on one page: what is typed is a job file, and faults stand at their fields."""
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from PySide6.QtCore import QPoint, QRect, Qt
@@ -91,20 +92,20 @@ def form(qtbot):
 
 
 @pytest.mark.usefixtures("theme_manager")
-@pytest.mark.parametrize("width", [928, 1040, 1064, 1176, 2240])
-def test_the_head_of_the_form_begins_and_ends_where_its_cards_do(form, width):
-    window = QWidget()
-    form.setParent(window)
-    form.resize(width, 700)
-    window.resize(width, 700)
-    window.show()
-    QApplication.processEvents()
-    header, card = form.findChild(PageHeader), find_only(FormSections, form).findChild(Card)
-    card_x = card.mapTo(form, QPoint(0, 0)).x()
-    header_edges = [header.mapTo(form, QPoint(x, 0)).x() for x in (PAGE_MARGIN, header.width())]
-    form.setParent(None)
-    window.close()
-    assert [card_x, card_x + card.width()] == [header_edges[0], header_edges[1] - PAGE_MARGIN]
+def test_the_head_of_the_form_begins_and_ends_where_its_cards_do(form):
+    for width in (928, 1040, 1064, 1176, 2240):
+        window = QWidget()
+        form.setParent(window)
+        form.resize(width, 700)
+        window.resize(width, 700)
+        window.show()
+        QApplication.processEvents()
+        header, card = form.findChild(PageHeader), find_only(FormSections, form).findChild(Card)
+        card_x = card.mapTo(form, QPoint(0, 0)).x()
+        header_edges = [header.mapTo(form, QPoint(x, 0)).x() for x in (PAGE_MARGIN, header.width())]
+        form.setParent(None)
+        window.close()
+        assert [card_x, card_x + card.width()] == [header_edges[0], header_edges[1] - PAGE_MARGIN]
 
 
 def test_a_job_file_shown_and_taken_back_is_the_same_job(form):
@@ -130,14 +131,14 @@ def test_the_form_of_a_clone_on_an_unknown_node_keeps_the_node(form):
     assert form.draft().raw["placement"] == raw["placement"]
 
 
-@pytest.mark.parametrize("optimizer", sorted(OPTIMIZERS))
-def test_each_optimizer_shows_its_own_settings_and_no_others(form, optimizer):
-    raw = {**DIGITS, "optimizer": {"name": optimizer, "lr": 0.01}}
-    if optimizer == "lbfgs":
-        raw |= {"strategy": {"name": "sandblaster"}, "schedule": {"name": "constant"}}
-    form.show_draft(JobDraft(raw))
-    assert parse_job(form.draft().raw).config.optimizer.name == optimizer
-    assert parse_job(form.draft().raw).errors == ()
+def test_each_optimizer_shows_its_own_settings_and_no_others(form):
+    for optimizer in OPTIMIZERS:
+        raw = {**DIGITS, "optimizer": {"name": optimizer, "lr": 0.01}}
+        if optimizer == "lbfgs":
+            raw |= {"strategy": {"name": "sandblaster"}, "schedule": {"name": "constant"}}
+        form.show_draft(JobDraft(raw))
+        assert parse_job(form.draft().raw).config.optimizer.name == optimizer
+        assert parse_job(form.draft().raw).errors == ()
 
 
 def test_a_change_requests_one_check_after_a_pause(form, qtbot):
@@ -315,18 +316,19 @@ def right_edge(part, form):
 
 
 @pytest.mark.usefixtures("theme_manager")
-@pytest.mark.parametrize("state", [TrialState.UNTRIED, TrialState.RUNNING, TrialState.FAILED])
-@pytest.mark.parametrize("width", [928, 1176, 1440])
-def test_the_button_of_a_trial_ends_with_its_card_and_its_text_is_not_cut(form, width, state):
-    form.resize(width, 900)
-    form.show()
-    form.show_draft(JobDraft(DIGITS))
-    form.show_check(JobCheck(global_batch=64, learning_rate=0.1), BatchTrial(state))
-    QApplication.processEvents()
-    sections = find_only(FormSections, form)
-    last = job_fields(form).field("start_from").visible_control
-    assert right_edge(sections.trial.button, form) == right_edge(last, form)
-    assert sections.job_kind.width() >= sections.job_kind.sizeHint().width()
+def test_the_button_of_a_trial_ends_with_its_card_and_its_text_is_not_cut(form):
+    for width, state in product(
+        (928, 1176, 1440), (TrialState.UNTRIED, TrialState.RUNNING, TrialState.FAILED)
+    ):
+        form.resize(width, 900)
+        form.show()
+        form.show_draft(JobDraft(DIGITS))
+        form.show_check(JobCheck(global_batch=64, learning_rate=0.1), BatchTrial(state))
+        QApplication.processEvents()
+        sections = find_only(FormSections, form)
+        last = job_fields(form).field("start_from").visible_control
+        assert right_edge(sections.trial.button, form) == right_edge(last, form)
+        assert sections.job_kind.width() >= sections.job_kind.sizeHint().width()
 
 
 def open_details(form):

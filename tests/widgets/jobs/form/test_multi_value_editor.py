@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
 from PySide6.QtGui import QContextMenuEvent, QEnterEvent
@@ -138,38 +140,36 @@ def test_the_button_of_a_field_is_seen_only_while_that_is_pointed_at_or_has_the_
     assert not button_of(form, hovered_field).is_highlighted()
 
 
-@pytest.mark.parametrize("width", [1200, 900])
-@pytest.mark.parametrize(
-    "path",
-    ["model", "loader", "epochs", "batch_size", "optimizer.lr", "strategy.name", "precision"],
-)
-def test_the_button_is_level_with_its_control_and_nothing_moves_when_it_lights(form, width, path):
-    form.resize(width, 800)
-    QApplication.processEvents()
-    field = setting_field(form, path)
-    page = field.parentWidget()
+PATHS = ("model", "loader", "epochs", "batch_size", "optimizer.lr", "strategy.name", "precision")
 
-    def field_geometries():
+
+def test_the_button_is_level_with_its_control_and_nothing_moves_when_it_lights(form):
+    def field_geometries(page):
         return [field.geometry() for field in page.findChildren(Field)]
 
-    control = field.control.geometry().translated(field.pos())
-    button_geometry = button_of(form, field).geometry()
-    assert button_of(form, field).parentWidget() is page
-    assert button_geometry.center().y() == control.center().y()
-    inside = not isinstance(field.control, Switch)
-    assert (button_geometry.right() <= control.right()) is inside
-    assert (button_geometry.left() > control.right()) is not inside
-    if not inside:
-        return
-    geometries, margins = (
-        field_geometries(),
-        field.control.textMargins() if path == "epochs" else None,
-    )
-    QApplication.sendEvent(field, QEnterEvent(*[QPointF(3, 3)] * 3))
-    QApplication.processEvents()
-    assert field_geometries() == geometries
-    QApplication.sendEvent(field, QEvent(QEvent.Type.Leave))
-    assert margins is None or field.control.textMargins() == margins
+    for path, width in product(PATHS, (1200, 900)):
+        form.resize(width, 800)
+        QApplication.processEvents()
+        field = setting_field(form, path)
+        page = field.parentWidget()
+        control = field.control.geometry().translated(field.pos())
+        button_geometry = button_of(form, field).geometry()
+        assert button_of(form, field).parentWidget() is page
+        assert button_geometry.center().y() == control.center().y()
+        inside = not isinstance(field.control, Switch)
+        assert (button_geometry.right() <= control.right()) is inside
+        assert (button_geometry.left() > control.right()) is not inside
+        if not inside:
+            continue
+        geometries, margins = (
+            field_geometries(page),
+            field.control.textMargins() if path == "epochs" else None,
+        )
+        QApplication.sendEvent(field, QEnterEvent(*[QPointF(3, 3)] * 3))
+        QApplication.processEvents()
+        assert field_geometries(page) == geometries
+        QApplication.sendEvent(field, QEvent(QEvent.Type.Leave))
+        assert margins is None or field.control.textMargins() == margins
 
 
 @pytest.mark.parametrize("path", ["name", "checkpoint.best_metric", "optimizer.lr", "seed"])
@@ -193,24 +193,21 @@ def test_a_text_that_does_not_fit_ends_in_an_ellipsis_while_nothing_is_typed(for
     assert line.grab().toImage() != whole_image, "only the frame"
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["name", "model", "loader", "epochs", "optimizer.lr", "strategy.lr_scaling", "schedule.name"],
-)
-def test_an_error_begins_below_its_field_or_as_near_as_it_fits(form, path):
-    message = "It must be a number."
-    form.show_check(JobCheck(errors=(ConfigError(path, f"{path}: {message}"),)))
-    QApplication.processEvents()
-    field = setting_field(form, path)
-    (line,) = [
-        item for item in find_only(FormSections, form).findChildren(ErrorLine) if item.text()
-    ]
-    line_x = line.contentsRect().left() + line.mapTo(form, QPoint()).x()
-    field_x = field.mapTo(form, QPoint()).x()
-    spare = line.contentsRect().width() - line.fontMetrics().horizontalAdvance(line.text())
-    assert line_x == field_x or (line_x < field_x and spare <= 3)
-    assert QLabel.text(line) == line.text()
-    assert line.mapTo(form, QPoint()).y() >= field.mapTo(form, QPoint(0, field.height())).y()
+def test_an_error_begins_below_its_field_or_as_near_as_it_fits(form):
+    for path in ("name", *PATHS[:3], "optimizer.lr", "strategy.lr_scaling", "schedule.name"):
+        message = "It must be a number."
+        form.show_check(JobCheck(errors=(ConfigError(path, f"{path}: {message}"),)))
+        QApplication.processEvents()
+        field = setting_field(form, path)
+        (line,) = [
+            item for item in find_only(FormSections, form).findChildren(ErrorLine) if item.text()
+        ]
+        line_x = line.contentsRect().left() + line.mapTo(form, QPoint()).x()
+        field_x = field.mapTo(form, QPoint()).x()
+        spare = line.contentsRect().width() - line.fontMetrics().horizontalAdvance(line.text())
+        assert line_x == field_x or (line_x < field_x and spare <= 3)
+        assert QLabel.text(line) == line.text()
+        assert line.mapTo(form, QPoint()).y() >= field.mapTo(form, QPoint(0, field.height())).y()
 
 
 def test_several_values_of_a_hidden_field_open_its_section(form):
@@ -287,26 +284,26 @@ def test_choices_and_switches_are_ticked(form):
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "Has no values; use 0.01, 0.03, 0.1 or 0.01..0.1:3."),
-        ("0.1", "Choose at least two values."),
-        ("0.1,", "Has an empty value next to a comma; use 0.01, 0.03, 0.1 or 0.01..0.1:3."),
-        ("0.1, 0.1", "Names 0.1 twice."),
-        ("0.050.01, 0.05, 0.1", "0.050.01 is not a number."),
-        ("0.1, x", "X is not a number."),
-        ("0.1, 0,2, 1e-", "1e- is not a number."),
-    ],
-)
-def test_the_popover_names_invalid_values_and_refuses_to_use_them(form, text, message):
+INVALID_VALUES = {
+    "": "Has no values; use 0.01, 0.03, 0.1 or 0.01..0.1:3.",
+    "0.1": "Choose at least two values.",
+    "0.1,": "Has an empty value next to a comma; use 0.01, 0.03, 0.1 or 0.01..0.1:3.",
+    "0.1, 0.1": "Names 0.1 twice.",
+    "0.050.01, 0.05, 0.1": "0.050.01 is not a number.",
+    "0.1, x": "X is not a number.",
+    "0.1, 0,2, 1e-": "1e- is not a number.",
+}
+
+
+def test_the_popover_names_invalid_values_and_refuses_to_use_them(form):
     popover = open_editor(form, "optimizer.lr")
-    find_line(popover, VALUES).setText(text)
-    assert message in visible_texts(popover)
-    assert not find_button(popover, "Use").isEnabled()
-    QTest.keyClick(find_line(popover, VALUES), Qt.Key.Key_Return)
-    assert popover.isVisible()
-    assert form.draft().axes == ()
+    for text, message in INVALID_VALUES.items():
+        find_line(popover, VALUES).setText(text)
+        assert message in visible_texts(popover)
+        assert not find_button(popover, "Use").isEnabled()
+        QTest.keyClick(find_line(popover, VALUES), Qt.Key.Key_Return)
+        assert popover.isVisible()
+        assert form.draft().axes == ()
 
 
 @pytest.mark.parametrize("path", ["optimizer.lr", "epochs", "batch_size", "seed"])
@@ -428,13 +425,15 @@ def test_the_foot_of_a_narrow_window_says_why_nothing_was_started_too(form):
     assert find_only(FormFoot, form).refusal.isHidden()
 
 
-@pytest.mark.parametrize("size", [(1440, 900), (900, 600)], ids=["large", "small"])
-@pytest.mark.parametrize("path", ["optimizer.lr", "optimizer.name", "epochs"])
-def test_the_popover_stays_in_the_window(form, size, path):
-    form.resize(*size)
-    QApplication.processEvents()
-    popover = open_editor(form, path)
-    assert form.rect().contains(popover.geometry())
+def test_the_popover_stays_in_the_window(form):
+    for path, size in product(
+        ("optimizer.lr", "optimizer.name", "epochs"), ((1440, 900), (900, 600))
+    ):
+        form.resize(*size)
+        QApplication.processEvents()
+        popover = open_editor(form, path)
+        assert form.rect().contains(popover.geometry())
+        QTest.keyClick(popover, Qt.Key.Key_Escape)
 
 
 SEARCH = Search("validation/accuracy", "higher", 40, 3, "cma-es", "hyperband")
