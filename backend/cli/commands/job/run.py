@@ -64,6 +64,9 @@ def _changes(_services: Services, assignments: Sequence[str]) -> tuple[tuple[str
         path, is_set, text = assignment.partition("=")
         if not is_set:
             raise BackendError(f"--set {assignment}: has no “=”.", f"Use --set {assignment}=VALUE.")
+        # As in a sweep, the last word of a setting is enough if no other one has it.
+        matches = [setting for setting in CHANGEABLE if setting.rpartition(".")[2] == path]
+        path = matches[0] if len(matches) == 1 else path
         try:
             changes.append((path, typed_value(path, text)))
         except ValueError as error:
