@@ -120,6 +120,7 @@ class JobController(Controller):
         actions.add_handler(job_actions.DRAW_NUMBER, self._draw_number)
         actions.add_handler(job_actions.VERIFY_CHECKPOINT, self._verify)
         actions.add_handler(job_actions.READ_HISTORY, self._read_history)
+        actions.add_handler(job_actions.READ_SAMPLES, self._read_samples)
         actions.add_handler(job_actions.READ_SETTINGS, self._read_settings)
 
     # The life of a job.
@@ -371,6 +372,10 @@ class JobController(Controller):
         show = self._page.detail.if_open(job_id, self._page.detail.notes.show_audit_entries)
         read = partial(self._jobs.audit_entries, job_id)
         self.serve(f"read {job_id}", read, show, lambda message: show((AuditEntry("", message),)))
+
+    def _read_samples(self, job_id: str) -> None:
+        show = self._page.detail.if_open(job_id, self._page.detail.curves.samples.show_samples)
+        self._run("read", job_id, partial(self._jobs.queries.sample_history, job_id), show)
 
     def _read_runs(self, job_id: str) -> None:
         work = partial(self._jobs.queries.runs, job_id)

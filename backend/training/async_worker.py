@@ -43,6 +43,7 @@ from backend.training.data import (
 )
 from backend.training.evaluation import Evaluation, precision, set_precision
 from backend.training.finite import BufferWatch, norm_of
+from backend.training.fixed_samples import AnswerReader
 from backend.training.lazy_dynamo import compile_model
 from backend.training.optimizer import served_parameters
 from backend.training.parameter_server import sent_parameters, shard_indices, trained_flags
@@ -131,6 +132,9 @@ class AsyncWorker:
                 self.beat,
                 self.batch,
                 config.precision,
+                AnswerReader(self._validation_order, self._sizes[1])
+                if config.follow_samples
+                else None,
             )
             saved_random = random_state(self.device)
             self._evaluation.rehearse(self._model)
@@ -390,7 +394,7 @@ class AsyncWorker:
         values: list[tuple[int, Any]] = []
         for number, batch in zip(task["batches"], self._validation, strict=True):
             self.beat.beat(Phase.EVALUATING)
-            batch_values = self._evaluation.compute_values(self._model, batch)
+            batch_values = self._evaluation.compute_values(self._model, batch, number)
             assert batch_values is not None, "each worker has the whole network"
             values.append((number, batch_values.to_message()))
         # Before parameters are fetched: adapters that are merged for the evaluation change them.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +21,7 @@ from backend.records.jobs.metric_names import VALIDATION, name_of_user_metric
 from backend.training import average_precision, user_code
 from backend.training.data import ValidationOrder
 from backend.training.error_report import VALIDATION_STAGE
+from backend.training.fixed_samples import Answer, AnswerReader
 from backend.training.strategies.base import Strategy
 
 if TYPE_CHECKING:
@@ -67,7 +68,9 @@ class Evaluation:
         beat: RankHeartbeat,
         batch: Batch,
         precision_name: str,
+        answers: AnswerReader | None = None,
     ) -> None:
+        """``answers``: reads those for the fixed samples; None without them."""
         self._batches = batches
         self._order = order
         self._strategy = strategy
@@ -75,6 +78,9 @@ class Evaluation:
         self._beat = beat
         self._batch = batch
         self._precision_name = precision_name
+        self._answers = answers
+        self.sample_answers: dict[int, Answer] = {}
+        """Those of the last validation, by the numbers of the samples."""
 
     @contextmanager
     def _as_validation(self) -> Iterator[None]:
@@ -129,7 +135,7 @@ class Evaluation:
             for index in range(self._order.max_batch_count):
                 self._beat.beat(Phase.EVALUATING)
                 if index < len(numbers):
-                    values = self.compute_values(model, next(batches))
+                    values = self.compute_values(model, next(batches), numbers[index])
                     batch_values += [(numbers[index], values)] if values is not None else []
                 elif self._strategy.has_collective_forward:
                     # A rank that has no batch left takes part in the passes of the others.
@@ -153,10 +159,15 @@ class Evaluation:
                     checked_s = time.perf_counter()
         self._batches_per_check = 1
         self._beat.beat(Phase.WAITING_FOR_OTHERS)
-        messages = self._strategy.gather([(n, v.to_message()) for n, v in batch_values])
-        return average_values(
-            [(n, BatchValues.from_message(v)) for rank in messages for n, v in rank], self._order
+        cost_share = self._answers.cost_share if self._answers is not None else 0.0
+        messages = self._strategy.gather(
+            ([(n, v.to_message()) for n, v in batch_values], cost_share)
         )
+        if self._answers is not None:
+            self._answers.agree([share for _, share in messages])
+        all_values = [(n, BatchValues.from_message(v)) for rank, _ in messages for n, v in rank]
+        self.sample_answers = answers_of(all_values)
+        return average_values(all_values, self._order)
 
     @property
     def max_batch_count(self) -> int:
@@ -165,8 +176,14 @@ class Evaluation:
 
     _batches_per_check = 1
 
-    def compute_values(self, model: torch.nn.Module, batch: Any) -> BatchValues | None:
-        """Return loss and metrics of one batch; None if another rank has its output."""
+    def compute_values(
+        self, model: torch.nn.Module, batch: Any, number: int | None = None
+    ) -> BatchValues | None:
+        """Return loss and metrics of one batch; None if another rank has its output.
+
+        Args:
+            number: The number of the batch; None in a rehearsal.
+        """
         data, target = user_code.split_batch(batch)
         on_gpu = self._device.type == "cuda"
         if on_gpu:
@@ -179,7 +196,12 @@ class Evaluation:
                 return None
             loss, weight = user_code.compute_weighted_loss(model, output, target)
         metrics = user_code.compute_metrics(model, output, target)
-        return BatchValues.of_batch(loss, metrics, output, target, weight)
+        values = BatchValues.of_batch(loss, metrics, output, target, weight)
+        if self._answers is not None and number is not None:
+            values = values._replace(answers=self._answers.read(number, output))
+        elif self._answers is not None:
+            self._answers.learn(model, output, target)
+        return values
 
 
 class BatchValues(NamedTuple):
@@ -191,6 +213,8 @@ class BatchValues(NamedTuple):
     values: dict[str, float]
     weights: dict[str, float]
     pictures: list[average_precision.PictureMatches]
+    answers: dict[int, Answer]
+    """The answers for the fixed samples in it, by their numbers."""
 
     @classmethod
     def of_batch(
@@ -207,16 +231,22 @@ class BatchValues(NamedTuple):
         values = {"loss": mean, **{name_of_user_metric(n): v for n, v in metrics.items()}}
         weights = {n: v.weight for n, v in values.items() if isinstance(v, user_code.WeightedMean)}
         plain_values = {name: float(value) for name, value in values.items()}
-        return cls(plain_values, weights, average_precision.matches_of(output, target))
+        return cls(plain_values, weights, average_precision.matches_of(output, target), {})
 
     def to_message(self) -> list[Any]:
         """Return the values for another rank, which gets them back by `from_message`."""
-        return [self.values, self.weights, self.pictures]
+        return [self.values, self.weights, self.pictures, self.answers]
 
     @classmethod
     def from_message(cls, message: list[Any]) -> BatchValues:
-        values, weights, pictures = message
-        return cls(values, weights, [average_precision.PictureMatches(*p) for p in pictures])
+        values, weights, pictures, answers = message
+        matches = [average_precision.PictureMatches(*picture) for picture in pictures]
+        return cls(values, weights, matches, answers)
+
+
+def answers_of(batch_values: Iterable[tuple[int, BatchValues]]) -> dict[int, Answer]:
+    """Return the answers for the fixed samples in all batches."""
+    return {index: a for _, batch in batch_values for index, a in batch.answers.items()}
 
 
 def average_values(

@@ -25,7 +25,7 @@ from backend.records.jobs.launch import Launch
 from backend.records.jobs.status import NOT_TRAINED, Alarm
 from backend.training.checkpoint_content import restore_buffers, training_states
 from backend.training.data import ValidationOrder
-from backend.training.evaluation import BatchValues, average_values
+from backend.training.evaluation import BatchValues, answers_of, average_values
 from backend.training.lbfgs import Lbfgs
 from backend.training.optimizer import load_optimizer, served_parameters
 from backend.training.parameter_server import sent_parameters
@@ -224,6 +224,7 @@ class Leader(ABC):
             if queue.is_finished:
                 break
         reporter.end_evaluation(time.perf_counter() - started_s)
+        self._progress.record_samples(answers_of(self._values))
         return average_values(self._values, self._validation)
 
     def _pause(self) -> None:

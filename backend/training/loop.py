@@ -44,6 +44,7 @@ from backend.training.data import (
 )
 from backend.training.evaluation import Evaluation, precision, set_precision
 from backend.training.finite import BufferWatch
+from backend.training.fixed_samples import AnswerReader
 from backend.training.lazy_dynamo import compile_model
 from backend.training.optimizer import (
     WeightAverage,
@@ -138,6 +139,7 @@ class Trainer:
                 self.beat,
                 self.batch,
                 config.precision,
+                AnswerReader(order, len(validation)) if config.follow_samples else None,
             )
         self._state_shapes = user_code.state_shapes(self._model)
         self._optimizer = make_optimizer(config, self._model, trained_parameters(self._model))
@@ -560,6 +562,7 @@ class Trainer:
             values = result
             if self.rank0_services is not None:
                 self.rank0_services.reporter.end_evaluation(time.perf_counter() - started_s)
+            self._progress.record_samples(self._evaluation.sample_answers)
         is_due, self._save_at_end = self._save_at_end, False
         self._progress.end_epoch(values, is_due, self._save)
         return False

@@ -14,19 +14,24 @@ interpreter, and every step of a fast job would be 2 % of it. ``history.toml`` h
 from __future__ import annotations
 
 import math
+import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.records.base import timestamps
+from backend.records.base.access_modes import make_folders, open_for_writing
 from backend.records.base.atomic_files import PreallocatedFile
 from backend.records.base.layout import JobFolder
+from backend.records.base.schema import Record
 from backend.records.jobs import history
 from backend.records.jobs.history import Block
 from backend.records.jobs.metric_names import VALIDATION
+from backend.records.jobs.sample_history import SampleHistory, line, read_samples
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import Alarm, RunStatus
 from backend.training.alerts import StandstillWatch
@@ -119,6 +124,7 @@ class Reporter:
         self._standstill = StandstillWatch()
         self._steps: list[Step] = []
         self._history = HistoryFile(folder.history)
+        self._sample_lines: deque[bytes] = deque()
         self._tensorboard = EventFile(folder.tensorboard)
         self._tensorboard_start_s = math.inf
         self._tensorboard_points: list[Step] = []
@@ -198,6 +204,13 @@ class Reporter:
         self._raise()
         self._steps.append(step)
 
+    def read_samples(self) -> SampleHistory:
+        """Return what earlier runs recorded of the fixed samples."""
+        return read_samples(self._folder.samples)
+
+    def add_samples(self, *records: Record) -> None:
+        self._sample_lines.extend(map(line, records))
+
     def add_alarm(self, alarm: Alarm) -> None:
         """Show a warning from now on, in place of an earlier one of its kind."""
         self._alarms[alarm.kind] = alarm
@@ -274,6 +287,7 @@ class Reporter:
         steps, self._steps = self._steps, []
         if steps:
             self._process_steps(steps)
+        self._write_samples()
         try:
             now = self._clock.utc_now("microseconds")
             blocks = [
@@ -364,6 +378,18 @@ class Reporter:
             self._status_failure = (
                 f"The status cannot be written: {error.strerror or error} ({self._folder.status})."
             )
+
+    def _write_samples(self) -> None:
+        """Append the answers for the fixed samples, before the steps that announce them."""
+        lines = list(self._sample_lines)
+        # A disk that refuses them refuses the history, too, which reports it.
+        with suppress(OSError):
+            if lines:
+                make_folders(self._folder.samples.parent)
+                with os.fdopen(open_for_writing(self._folder.samples), "ab") as file:
+                    file.write(b"".join(lines))
+            for _ in lines:
+                self._sample_lines.popleft()
 
     def _write_tensorboard(self) -> None:
         if not self._tensorboard_points:

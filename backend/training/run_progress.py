@@ -14,6 +14,7 @@ from backend.records.jobs.state import JobState
 from backend.training.checkpoint import NotSaved, finish_writing, load_checkpoint
 from backend.training.checkpoint_content import content, restore_buffers
 from backend.training.finite import not_finite_names
+from backend.training.fixed_samples import Answer, SampleRecorder
 from backend.training.step_recorder import StepRecorder
 from backend.training.subject import Subject
 from backend.training.train_state import Outcome, Rank0Services, TrainState
@@ -48,11 +49,14 @@ class RunProgress:
         self._gather = gather
         self._last_save_s = time.monotonic()
         self._last_metrics: dict[str, float] = {}
+        self._recorder: SampleRecorder | None = None
 
     def open(self, subject: Subject, restore: Callable[[dict[str, Any]], None]) -> None:
         """Load the checkpoint or weights with which the run begins; ``restore`` gets the rest."""
         model, source = subject.model, Path(self._launch.resume_from or self._launch.start_from)
         if self._services is not None:
+            reporter, data = self._services.reporter, subject.validation
+            self._recorder = SampleRecorder(data, reporter, self._beat) if data else None
             # Before a checkpoint is loaded, whose NaN would not be on purpose.
             self._services.checkpointer.expected_nan = not_finite_names(
                 {"model": model.state_dict()}
@@ -157,6 +161,11 @@ class RunProgress:
         if self._services is not None:
             evaluations = self._config.epochs - self.state.epoch + 1 if has_validation else 0
             self._services.reporter.begin_epoch(self.state.epoch, evaluations)
+
+    def record_samples(self, answers: Mapping[int, Answer]) -> None:
+        """Record the answers of a validation for the fixed samples."""
+        if self._recorder is not None:
+            self._recorder.record(self.state.step, self.state.epoch, answers)
 
     def end_epoch(
         self,

@@ -9,7 +9,7 @@ from typing import Annotated
 from backend.base.errors import BackendError
 from backend.cli.command import ArgSpec, command
 from backend.cli.printing import Answer, Note, RawText, Table, duration_text
-from backend.records.base import number_format
+from backend.records.base.number_format import GAP, count, use_time
 from backend.records.jobs.ledger import (
     LedgerKey,
     LedgerRow,
@@ -73,8 +73,8 @@ def usage(
         lines += [("Total", *[""] * (len(keys) - 1), *_cells(row)) for row in total]
     head = [key.value.upper() for key in keys]
     head += ["RUNS", "NODE TIME", "GPU TIME", "ENERGY", "IDLE", "WAITED"]
-    count = number_format.count(ledger.unknown_runs)
-    note = Note(f"Not in it: {count} runs without a record of what they used.")
+    unknown_count = count(ledger.unknown_runs)
+    note = Note(f"Not in it: {unknown_count} runs without a record of what they used.")
     return Answer(
         data, Table(head, lines, "Nothing was used."), [note] if ledger.unknown_runs else []
     )
@@ -85,8 +85,7 @@ def _cells(row: LedgerRow) -> tuple[str, ...]:
     sign = "" if share > 0.999 else "≥ "
     return (
         str(len(row.run_ids)),
-        duration_text(row.node_s),
-        duration_text(row.gpu_s),
+        *(use_time(s).replace(GAP, " ") for s in (row.node_s, row.gpu_s)),
         "–" if energy_kwh is None else f"{sign}{energy_kwh:.3g} kWh",
         "–" if idle is None else f"{idle:.0%}",
         duration_text(row.mean_wait_s) or "–",

@@ -40,7 +40,7 @@ jobs/<id>/attempts/<n>/               the program that starts run n (a desktop, 
     rank-<k>.error.json               rank k itself, when the user's code or ours raised
     (`AttemptFolder.delivery_file`)   the program that reports its end; the highest number counts
 jobs/<id>/logs/rank-<k>.log           the guard of rank k (appends); mpirun.log: mpirun
-jobs/<id>/output/history.toml         rank 0 (appends)
+jobs/<id>/output/history.toml         rank 0 (appends); samples.jsonl: rank 0
 jobs/<id>/checkpoints/                rank 0
     <name>.keep                       any desktop: the checkpoint is never removed
 jobs/<id>/work/<n>/<node>/            the ranks of run n on the node: the copy of a script
@@ -182,6 +182,8 @@ class JobFolder:
     mpirun_log = _PathBelow("logs/mpirun.log")
     output = _PathBelow("output")
     history = _PathBelow("output/history.toml")
+    samples = _PathBelow("output/samples.jsonl")
+    """What the job says about fixed validation samples (`records.jobs.sample_history`)."""
     tensorboard = _PathBelow("output/tensorboard")
     checkpoints = _PathBelow("checkpoints")
     acts = _PathBelow("acts")

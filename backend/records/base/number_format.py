@@ -58,6 +58,14 @@ def duration(seconds: float) -> str:
     return f"{days}{GAP}d" + (f" {remainder}{GAP}h" if remainder else "")
 
 
+def use_time(seconds: float) -> str:
+    """Format the use of nodes or GPUs, in hours from one on: ``42 s``, ``3.25 h``, ``1 273 h``."""
+    hours = seconds / 3600
+    if hours < 1:
+        return duration(seconds)
+    return f"{f'{hours:.3g}' if hours < 99.5 else count(round(hours))}{GAP}h"
+
+
 def count_of(value: int, total: int) -> str:
     """Format a part of a whole: ``12 480 of 19 500``."""
     return f"{count(value)} of {count(total)}"

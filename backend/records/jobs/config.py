@@ -381,6 +381,9 @@ class JobConfig:
         "flag", "Train on unsaved", False, job_kind="training", term="checkpoint"
     )
     """Train on although two checkpoints in a row could not be written."""
+    follow_samples: bool = _rare_setting(
+        "flag", "Follow samples", True, job_kind="training", term="samples over time"
+    )
     environment: dict[str, str] = field(
         default_factory=dict,
         metadata={"setting": Setting("table", default={}, section=KEEP_SECTION)},
@@ -497,7 +500,7 @@ class JobConfig:
             is_needed = job_setting.is_always_written or job_setting.default is REQUIRED
             if value == job_setting.default and (not is_needed or (self.script and name != "seed")):
                 continue
-            if value or (is_needed and value is not None):
+            if value or value is False or (is_needed and value is not None):
                 raw[name] = _file_value(value)
         return raw
 

@@ -38,12 +38,16 @@ class Reading:
 
 @dataclass(frozen=True)
 class Table:
-    """A table. ``best`` are the row and the column of the best values, both from 0."""
+    """A table. ``best`` are the row and the column of the best values, both from 0.
+
+    ``pictures`` are those of the rows, if they have some.
+    """
 
     caption: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     best: frozenset[tuple[int, int]] = frozenset()
+    pictures: tuple[Sample, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import sanitize
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.history import HistoryUpdate
+from backend.records.jobs.sample_history import SampleHistory, read_samples
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobSummary
 from backend.records.jobs.view import JobRun, JobView, LogChunk, RunUpdate
@@ -185,6 +186,13 @@ class JobQueries:
         folder = self.fresh_folder(job_id)
         checkpoints = list_checkpoints(folder, read_job(folder).config.checkpoint)
         return tuple(replace(c, path=self._root.display_path(Path(c.path))) for c in checkpoints)
+
+    def sample_history(self, job_id: str) -> SampleHistory:
+        """Return what the job said about its fixed validation samples."""
+        folder = self.folder(job_id)
+        with suppress(Unreachable):
+            self._root.files.refresh_file(folder.samples)
+        return read_samples(folder.samples)
 
     def log(
         self,

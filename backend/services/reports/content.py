@@ -32,6 +32,7 @@ from backend.records.jobs.history import HistoryUpdate
 from backend.records.jobs.metric_names import OF_NO_DATA, VALIDATION, matching_metric, metric_label
 from backend.records.jobs.prediction import PredictedSample, PredictionInput
 from backend.records.jobs.run_environment import LABELS, differences
+from backend.records.jobs.sample_history import answer_text
 from backend.records.jobs.settings import value_label
 from backend.records.jobs.view import JobView
 from backend.records.reports.report import Plot, Report, Sample, Section, Table
@@ -121,6 +122,7 @@ class ReportBuilder:
                 *islice(self._failures(), MOST_JOBS),
                 Section("Curves", (*self._curve_texts(), *self._undrawn_texts), plots=plots),
                 Section("Results", tables=tuple(self._tables())),
+                *self._sample_histories(),
                 *self._search(),
                 *(self._samples(samples, checkpoint) if samples.strip() else ()),
                 *islice(self._notes(), MOST_JOBS),
@@ -129,12 +131,12 @@ class ReportBuilder:
                 self._repetition(),
             )
         view = self._views[0] if len(self._views) == 1 else None
-        states = [view.state.label for view in self._views]
+        states = [view.state_label for view in self._views]
         counts = (f"{states.count(state)} {state.lower()}" for state in dict.fromkeys(states))
         return Report(
             sections[0].title if self._subject.study else self._subject.title,
             _subtitle(view) if view else f"{len(self._views)} jobs: {', '.join(counts)}",
-            view.state.label if view else "",
+            view.state_label if view else "",
             view.state.color_role if view else "",
             tuple(self._figures()) if self._views else (),
             tuple(sections),
@@ -256,7 +258,7 @@ class ReportBuilder:
 
     def _tables(self) -> Iterator[Table]:
         names, differing = self._names, self._comparison.differing
-        states = tuple(view.state.label for view in self._views)
+        states = tuple(view.state_label for view in self._views)
         results, state_row = self._comparison.results, _row("State", states)
         if self._subject.is_sweep:
             rated_rows = [row for row in results if row.key in self._rated] or results[:1]
@@ -293,6 +295,29 @@ class ReportBuilder:
             if len(examples) < prediction.sample_count:
                 texts.append(f"{len(examples)} of {prediction.sample_count} samples are shown.")
             yield Section(title, tuple(texts), samples=tuple(map(_sample, examples)))
+
+    def _sample_histories(self) -> Iterator[Section]:
+        """Yield the answers of the first, the middle and the last validation; a sweep's best."""
+        updates = self._updates[:1] if self._subject.is_sweep else self._updates
+        for update, name in zip(updates, self._names, strict=False):
+            history = self._services.queries.sample_history(update.view.id)
+            last = len(history.validations) - 1
+            if last < 0:
+                continue
+            indexes = sorted({0, last // 2, last})
+            examples = [history.at(index) for index in indexes]
+            epochs = [f"Epoch {history.validations[index].epoch}" for index in indexes]
+            rows = (
+                (f"{row[0].sample.index}", _cut(row[0].sample.target), *map(answer_text, row))
+                for row in zip(*examples, strict=True)
+            )
+            table = Table(
+                f"Samples over time: {name}" if self._names[1:] else "Samples over time",
+                ("Validation sample", "Target", *epochs),
+                tuple(rows),
+                pictures=tuple(map(_sample, examples[-1])),
+            )
+            yield Section(table.caption, tables=(table,))
 
     def _search(self) -> Iterator[Section]:
         """Yield the goal, the importance of the settings, and the trials without a full value."""

@@ -23,13 +23,14 @@ from backend.records.sweeps.spec import sweep_of, sweep_title
 from backend.services.context.problem_report import SECRET_NAME, SecretFilter
 from backend.services.jobs.prediction import read_samples
 from backend.services.reports.content import ReportBuilder, Subject
-from backend.services.reports.html import masked, render
+from backend.services.reports.html import masked, render, render_pdf
 from backend.services.reports.masking import Mask
 from backend.services.tools.result_files import require_free
 
 if TYPE_CHECKING:
     from backend.services.context.container import Services
 
+_SUFFIXES = ("", ".html", ".htm", ".pdf")
 _SECRET_LENGTH = 8
 """A shorter value of a variable, such as "info", is a part of other words."""
 _SECRET_ARGUMENT = re.compile(
@@ -61,7 +62,7 @@ class ReportService:
         """Write the report of a job, of several jobs, of a sweep or of a study.
 
         Args:
-            path: By default the title in the current folder.
+            path: By default the title in the current folder. One that ends in .pdf is a PDF.
             samples: Numbers of validation samples, whose predictions are shown; "" for none.
             shows_places: Paths and machines are not hidden.
             notify: Gets a sentence for each of several jobs that has no such predictions.
@@ -73,6 +74,8 @@ class ReportService:
         read_samples(samples)
         subject = self._find(names)
         path = expand_home(path or Path(f"{safe_stem(subject.title)}.html")).absolute()
+        if path.suffix.lower() not in _SUFFIXES:
+            raise BackendError(f"A report ends in .html or .pdf, not as {path.name}.")
         if path.is_dir():
             raise BackendError(f"{path} is a folder.", "Write the name of a file in it.")
         if not overwrite and path.exists():
@@ -85,7 +88,8 @@ class ReportService:
             for message in builder.prediction_errors:
                 notify(message)
         with as_backend_error(f"{path} could not be written"):
-            replace_bytes(path, render(report).encode())
+            is_pdf = path.suffix.lower() == ".pdf"
+            replace_bytes(path, render_pdf(report) if is_pdf else render(report).encode())
         return path
 
     def _find(self, names: Sequence[str]) -> Subject:

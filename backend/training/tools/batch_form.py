@@ -62,8 +62,13 @@ class BatchForm(NamedTuple):
         adds_to_one = torch.allclose(sums, torch.ones_like(sums), atol=1e-3)
         return self._replace(has_shares=bool((scores >= 0).all()) and adds_to_one)
 
-    def class_shares(self, output: Any, size: int) -> torch.Tensor | None:
+    def class_shares(
+        self, output: Any, size: int, samples: list[int] | None = None
+    ) -> torch.Tensor | None:
         """Return a row of probabilities of the classes for each sample; None for another task.
+
+        Args:
+            samples: Those of the batch to return; None for all.
 
         Raises:
             LookupError, TypeError: The batch has another form.
@@ -71,7 +76,7 @@ class BatchForm(NamedTuple):
         scores = self._class_scores(output, size)
         if scores is None:
             return None
-        scores = scores.float().cpu()
+        scores = (scores if samples is None else scores[samples]).float().cpu()
         return scores if self.has_shares else scores.softmax(dim=1)
 
     def _class_scores(self, output: Any, size: int) -> torch.Tensor | None:
@@ -127,6 +132,29 @@ def first_axis_form(output: Any, target: Any, size: int) -> BatchForm:
     return BatchForm(output_form, form(target), () if has_scores else None, (note,)).with_shares(
         output, size
     )
+
+
+def batch_form(model: torch.nn.Module, output: Any, target: Any, size: int) -> BatchForm:
+    """Return the form of a batch of which the model has made its output and no other is known.
+
+    A choice of a class is as in `learn_form`: what the loss uses so, or a part of that name.
+    """
+    form = first_axis_form(output, target, size)
+    numbers = class_numbers(target, size)
+    if form.classes is None and isinstance(form.output, dict) and "logits" in form.output:
+        part, axis = entries(output)["logits"], form.output["logits"]
+        if isinstance(axis, Axis) and _has_class_scores(_rows(part, axis, size), numbers):
+            return form._replace(classes=("logits",)).with_shares(output, size)
+    if form.classes is None or numbers is None:
+        return form
+    with torch.enable_grad():
+        scores = output.detach().requires_grad_()
+        try:
+            (gradient,) = torch.autograd.grad(compute_loss(model, scores, target), scores)
+        except (UserCodeError, RuntimeError) as error:
+            swallowed(error)
+            return form
+    return form if _is_choice(gradient, numbers) else form._replace(classes=None)
 
 
 def form_of(two: Any, three: Any) -> Form:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -191,22 +191,15 @@ class PredictionResults:
         """Return an output as text, and the confidence in it if it has one."""
         if self._task == BOXES:
             boxes = [
-                f"{name} {score:.3g} {corners}" for name, score, corners in self._read_boxes(value)
+                f"{name} {score:.3g} {corners}"
+                for name, score, corners in read_boxes(value, self._names)
             ]
-            scores = [score for _, score, _ in self._read_boxes(value)]
+            scores = [score for _, score, _ in read_boxes(value, self._names)]
             return "; ".join(boxes), round(max(scores), 6) if scores else ""
         return _value_text(value, []), ""
 
-    def _read_boxes(self, value: Mapping[str, Any]) -> Iterator[tuple[str, float, list[float]]]:
-        corners = torch.as_tensor(value["boxes"]).reshape(-1, 4).tolist()[:_BOX_LIMIT]
-        default_scores = torch.ones(len(corners))
-        scores = torch.as_tensor(value.get("scores", default_scores)).reshape(-1).tolist()
-        labels = torch.as_tensor(value.get("labels", default_scores.int())).reshape(-1).tolist()
-        for label, score, box in zip(labels, scores, corners, strict=False):
-            yield self._name(int(label)), float(score), [round(corner, 2) for corner in box]
-
     def _name(self, number: int) -> str:
-        return self._names[number] if 0 <= number < len(self._names) else str(number)
+        return class_name(number, self._names)
 
     # --- the result ---------------------------------------------------------------------------
 
@@ -291,7 +284,7 @@ class PredictionResults:
         row = self._rows[position]
         data, target = self._item(row, remaining_s)
         target_label = "" if self._files or target is None else target_text(target, self._names)
-        sample_preview = SamplePreview(row, _parts("data", data), target_label)
+        sample_preview = SamplePreview(row, sample_parts("data", data), target_label)
         file = self._files[row] if self._files else ""
         if self._task == CLASSES:
             guesses = self._guesses(position)
@@ -304,7 +297,9 @@ class PredictionResults:
             truth = self._drawn_boxes(true, data) if true else ()
             boxes = self._drawn_boxes(output, data)
             return PredictedSample(sample_preview, text, boxes=boxes, truth=truth, file=file)
-        return PredictedSample(sample_preview, text, output=_parts("output", output), file=file)
+        return PredictedSample(
+            sample_preview, text, output=sample_parts("output", output), file=file
+        )
 
     def _item(self, row: int, remaining_s: float) -> tuple[Any, Any]:
         """Read a sample once more; nothing if the time is over or it cannot be read again."""
@@ -336,14 +331,41 @@ class PredictionResults:
             array.shape for _, leaf in leaves("", data) if (array := as_array(leaf)) is not None
         )
         shape = next((shape for shape in shapes if picture_layout(tuple(shape))), None)
-        if shape is None:
-            return ()
-        axes = {"CHW": (1, 2), "HWC": (0, 1), "HW": (0, 1)}[picture_layout(tuple(shape))]
-        height, width = (shape[axis] for axis in axes)
-        return tuple(
-            Box(name, score, (x1 / width, y1 / height, x2 / width, y2 / height))
-            for name, score, (x1, y1, x2, y2) in self._read_boxes(output)
-        )
+        return picture_boxes(read_boxes(output, self._names), shape)
+
+
+BoxRow = tuple[str, float, list[float]]
+"""The name, the score and the corners of a box, in pixels."""
+
+
+def class_name(number: int, names: Sequence[str]) -> str:
+    return names[number] if 0 <= number < len(names) else str(number)
+
+
+def read_boxes(value: Mapping[str, Any], names: Sequence[str]) -> Iterator[BoxRow]:
+    """Yield the boxes of a detector's output, or of a target."""
+    corners = torch.as_tensor(value["boxes"]).reshape(-1, 4).tolist()[:_BOX_LIMIT]
+    default_scores = torch.ones(len(corners))
+    scores = torch.as_tensor(value.get("scores", default_scores)).reshape(-1).tolist()
+    labels = torch.as_tensor(value.get("labels", default_scores.int())).reshape(-1).tolist()
+    for label, score, box in zip(labels, scores, corners, strict=False):
+        yield class_name(int(label), names), float(score), [round(corner, 2) for corner in box]
+
+
+def picture_boxes(boxes: Iterable[BoxRow], shape: Sequence[int] | None) -> tuple[Box, ...]:
+    """Return boxes in shares of a picture of this shape; none if it is no picture's."""
+    layout = picture_layout(tuple(shape or ()))
+    if not layout or shape is None:
+        return ()
+    height, width = (shape[axis] for axis in {"CHW": (1, 2), "HWC": (0, 1), "HW": (0, 1)}[layout])
+    return tuple(
+        Box(name, score, tuple(map(_rounded_share, corners, (width, height, width, height))))
+        for name, score, corners in boxes
+    )
+
+
+def _rounded_share(corner: float, length: int) -> float:
+    return round(corner / length, 4)
 
 
 def _box_fields(output: Mapping[str, Any]) -> dict[str, Any]:
@@ -373,7 +395,7 @@ def _numbers(array: Array) -> str:
     return f"{number:.6g}" if isinstance(number, float) else str(number)
 
 
-def _parts(path: str, value: Any) -> tuple[SamplePart, ...]:
+def sample_parts(path: str, value: Any) -> tuple[SamplePart, ...]:
     return tuple(display_part(*leaf) for leaf in islice(leaves(path, value), _PART_LIMIT))
 
 

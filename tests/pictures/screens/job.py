@@ -12,6 +12,8 @@ from backend.records.jobs.config import StrategyConfig
 from backend.records.jobs.history import RunStart
 from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.placement import Placement
+from backend.records.jobs.prediction import Guess, PredictedSample
+from backend.records.jobs.sample_history import SampleAnswer, SampleHistory, SampleValidation
 from backend.records.jobs.script import SESSION
 from backend.records.jobs.slow_cause import Cause, SlowCause, StepTimes
 from backend.records.jobs.state import JobState
@@ -20,8 +22,10 @@ from backend.records.jobs.view import JobCommand, JobRun
 from backend.records.nodes.reading import Presence
 from tests.job_views import replace_fields
 from tests.pictures import lab
-from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, WIDE, screen
+from tests.pictures.gallery import BOTH_THEMES, EVERY, LARGE, SMALL, SMALLEST, WIDE, screen
 from tests.pictures.screens.jobs import open_job
+from tests.pictures.screens.library import digits
+from tests.pictures.screens.tries import detections
 from tests.pictures.stage import Stage
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.log.test_log_tab import Logs
@@ -127,6 +131,26 @@ def curves_read(stage: Stage) -> None:
     page = open_job(stage)
     stage.settle()
     find_only(LargePlot, page.detail.curves).move_pointer(5_000.0)
+
+
+@screen("curves-samples", (LARGE, SMALL, WIDE), BOTH_THEMES)
+def curves_samples(stage: Stage, is_detector: bool = False) -> None:
+    """The fixed validation samples below the loss, with the answers at the last validation."""
+    page = open_job(stage)
+    stage.settle()
+    samples = tuple(PredictedSample(sample, "") for sample in digits()[:10])
+    guesses = [(Guess(str(n + n // 7), 0.98 - n / 14),) for n in range(10)]
+    answers = tuple(SampleAnswer(guess) for guess in guesses)
+    if is_detector:
+        samples = detections().examples[:10]
+        answers = tuple(SampleAnswer(boxes=sample.boxes) for sample in samples)
+    validations = tuple(SampleValidation(540 * n, n, answers) for n in range(1, 20))
+    page.detail.curves.samples.show_samples(SampleHistory(samples, validations))
+
+
+screen("curves-samples-boxes", (LARGE,), BOTH_THEMES)(
+    lambda stage: curves_samples(stage, is_detector=True)
+)
 
 
 def downpour(stage: Stage, tab: str = ""):

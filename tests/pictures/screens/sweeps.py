@@ -9,7 +9,7 @@ from backend.records.base.validation import ConfigError
 from backend.records.jobs.view import JobCheck
 from backend.records.sweeps.search import Proposal, Search, SearchResult
 from backend.records.sweeps.values import Axis, ValueRange
-from tests.pictures.gallery import LARGE, SMALL, SMALLEST, screen
+from tests.pictures.gallery import BOTH_THEMES, LARGE, SMALL, SMALLEST, screen
 from tests.pictures.screens.new_job import RAW, filled_form, scroll_to, show_sweep
 from tests.pictures.stage import Stage
 from tests.widgets.jobs.jobs_rig import show_jobs
@@ -173,3 +173,11 @@ screen("search-begun")(lambda stage: _search_pane(stage, 0))
 @screen("search-slice", THREE)
 def search_slice(stage: Stage) -> None:
     _search_pane(stage, 27).sweep.search._axes.choose("optimizer.lr")
+
+
+@screen("search-contour", THREE, BOTH_THEMES)
+def search_contour(stage: Stage) -> None:
+    """The goal over two settings, between the trials interpolated."""
+    view = _search_pane(stage, 27).sweep.search
+    view._axes.choose("optimizer.lr")
+    view._second_axes.choose("batch_size")

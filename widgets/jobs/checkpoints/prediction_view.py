@@ -53,7 +53,7 @@ _MIN_OPACITY = 0.2
 _EDGE = QColor(255, 255, 255, 170)
 """Around lines over a picture, which may have their colour."""
 _ROWS_SHOWN = 9
-_PREDICTED, _TRUE = ("Prediction", 1, False), ("Target", 2, True)
+PREDICTED, TRUE = ("Prediction", 1, False), ("Target", 2, True)
 _GROUPS = {"mistakes": "Mistakes", "examples": "Samples", "best": "Most confident"}
 
 
@@ -102,7 +102,7 @@ class SampleAnswer(Card):
         self._bars = GuessBars()
         self._outputs = col(gap=S2)
         answer = col(self._target, self._bars, self._outputs, STRETCH, gap=S2)
-        self._legend = ColourLegend(_TRUE, _PREDICTED)
+        self._legend = ColourLegend(TRUE, PREDICTED)
         sample = col(self._picture, self._legend, self._sketch, STRETCH, gap=S2)
         parts = row(sample, (answer, 1), gap=S4, top=True) if is_wide else col(sample, answer)
         super().__init__(self._title, parts, gap=S2, parent=parent)
@@ -114,8 +114,8 @@ class SampleAnswer(Card):
         data_part = main_part(predicted.sample)
         side = _BOXED_PICTURE if predicted.boxes or predicted.truth else _PICTURE
         picture = scale_thumbnail(decode_thumbnail(data_part), side, self.devicePixelRatioF())
-        _draw_boxes(picture, predicted.truth, line_pen(*_TRUE[1:]))
-        _draw_boxes(picture, predicted.boxes, line_pen(*_PREDICTED[1:]))
+        draw_boxes(picture, predicted.truth, line_pen(*TRUE[1:]))
+        draw_boxes(picture, predicted.boxes, line_pen(*PREDICTED[1:]))
         self._legend.setVisible(bool(predicted.truth) and not picture.isNull())
         self._picture.setPixmap(picture)
         self._picture.setVisible(not picture.isNull())
@@ -145,7 +145,7 @@ class SampleAnswer(Card):
                 self._outputs.addWidget(Label(formats.metric(part.values[0]), "strong"))
 
 
-def _draw_boxes(picture: QPixmap, boxes: tuple[Box, ...], pen: QPen) -> None:
+def draw_boxes(picture: QPixmap, boxes: tuple[Box, ...], pen: QPen) -> None:
     if picture.isNull() or not boxes:
         return
     size = picture.deviceIndependentSize()

@@ -95,12 +95,14 @@ _LEVELS = 5
 
 
 class CurvesBody(QWidget):
-    """The loss, the small plots, and the speed of each rank.
+    """The loss, the fixed samples, the small plots, and the speed of each rank.
 
     In a wide window the small plots have a column of their own, next to the loss and the ranks.
     """
 
-    def __init__(self, problem_label: QWidget, loss: QWidget, ranks: RankStrip) -> None:
+    def __init__(
+        self, problem_label: QWidget, loss: QWidget, samples: QWidget, ranks: RankStrip
+    ) -> None:
         super().__init__()
         self._is_wide = False
         self._width = 0
@@ -109,8 +111,8 @@ class CurvesBody(QWidget):
         self._grid = QGridLayout(self._small_plots)
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setSpacing(S3)
-        self._parts = (loss, self._small_plots, ranks)
-        self._left_column = col((loss, 100), self._small_plots, ranks, gap=S3)
+        self._parts = (loss, samples, self._small_plots, ranks)
+        self._left_column = col((loss, 100), samples, self._small_plots, ranks, gap=S3)
         self._right_column = QWidget()
         self._right_column.setLayout(col(gap=0))
         self._right_column.hide()
@@ -160,7 +162,7 @@ class CurvesBody(QWidget):
         if is_wide and right_layout is not None:
             right_layout.addWidget(self._small_plots)
         else:
-            self._left_column.insertWidget(1, self._small_plots)
+            self._left_column.insertWidget(2, self._small_plots)
         self._right_column.setVisible(is_wide)
         self.place_plots(self._plots)
 

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import QMenu, QWidget
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.history import HistoryUpdate
 from backend.records.jobs.metric_names import OF_NO_DATA, STALENESS, VALIDATION
+from backend.records.jobs.sample_history import SampleHistory
 from backend.records.jobs.view import JobView
 from widgets.common.buttons import IconButton
 from widgets.common.cards import Card, VerticalScrollArea
@@ -26,12 +27,13 @@ from widgets.common.theme import HEADED_CARD, PAGE_MARGIN, S2
 from widgets.jobs.actions.job_actions import SAVE_CSV, SAVE_FILE, JobActions
 from widgets.jobs.curves.curve_marks import CurveMarks
 from widgets.jobs.curves.curves_layout import CurvesBody, LargePlot, SmallPlot
+from widgets.jobs.curves.sample_strip import SampleStrip
 from widgets.jobs.detail.warning import SlowNode
 from widgets.jobs.ranks.rank_strip import RankStrip
 from widgets.plots.annotations import AxisSpan
 from widgets.plots.axis_choice import ScaleButton, axis_choice
 from widgets.plots.cursor_readout import HoverLink
-from widgets.plots.curve_data import CurveData, XAxis
+from widgets.plots.curve_data import AxisMapping, CurveData, XAxis
 from widgets.plots.curve_panel import CurvePanel
 from widgets.plots.image_export import add_export_actions
 from widgets.plots.run_curves import LOSS, RunCurves, metric_title, plot_and_line, split_history
@@ -113,7 +115,10 @@ class CurvesTab(QWidget):
         self.ranks = RankStrip()
         large_card = Card(head, (self._large_plot, 1), gap=S2, margins=HEADED_CARD)
         large_card.setMaximumHeight(_LARGE_MAX_H)
-        self._body = CurvesBody(self._problem_label, large_card, self.ranks)
+        self.samples = SampleStrip()
+        self._link.pointer_moved.connect(self._follow_pointer)
+        self._link.pointer_left.connect(lambda: self.samples.show_step(None))
+        self._body = CurvesBody(self._problem_label, large_card, self.samples, self.ranks)
         self._scroll = VerticalScrollArea(self._body, gutter=PAGE_MARGIN)
         self.setLayout(col((self._scroll, 1), gap=0))
         self._apply_smoothing()
@@ -126,6 +131,7 @@ class CurvesTab(QWidget):
         self._has_update = False
         self._curves.clear()
         self._marks.clear()
+        self.samples.show_samples(SampleHistory())
         self._large_plot.clear()
         self._large_plot.set_marks(vertical_markers=(), boundaries=(), axis_marks=(), spans=())
         for plot in self._small_plots.values():
@@ -205,6 +211,12 @@ class CurvesTab(QWidget):
         """Mark the problems of the job's GPUs, in Unix time."""
         if self._marks.show_problems(spans):
             self._show_marks()
+
+    @Slot(float)
+    def _follow_pointer(self, x: float) -> None:
+        curve, mapping = self._curves.get(self._large_base), AxisMapping(self._axis, self._is_log_x)
+        point = curve.nearest_point(self._axis, mapping.x_at(x)) if curve is not None else None
+        self.samples.show_step(point.step if point is not None else None)
 
     @property
     def started_s(self) -> float:

@@ -13,6 +13,7 @@ from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QKeyEvent
 from PySide6.QtWidgets import QWidget
 
 from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.metric_names import VALIDATION
 from backend.records.jobs.state import JobState
 from backend.records.jobs.stop_request import STOP_GRACE_S
 from backend.records.jobs.view import JobRun, JobView, RunUpdate, earlier_log
@@ -110,6 +111,7 @@ class JobDetail(QWidget):
 
     def open_job(self, view: JobView) -> None:
         """Show another job: at its first tab, or at the tab of the previous job."""
+        usual_tabs = ("failure", "curves", "" if self._view is None else _first_tab(self._view))
         self._view = view
         self._announcer.open_job(view)
         self._checkpoints = None
@@ -129,9 +131,8 @@ class JobDetail(QWidget):
             self.checkpoints.show_checkpoints(view, ())
         self.failure.clear()
         self._update_page()
-        first_tab = "failure" if view.state.has_failed else "curves"
         previous_tab = self.tabs.key()
-        self.tabs.choose(first_tab if previous_tab in ("failure", "curves") else previous_tab)
+        self.tabs.choose(_first_tab(view) if previous_tab in usual_tabs else previous_tab)
         self.job_actions.ask(job_actions.READ_SETTINGS, view.id)
         self.job_actions.ask(job_actions.READ_HISTORY, view.id)
 
@@ -142,6 +143,8 @@ class JobDetail(QWidget):
         self._read_error = ""
         if self._earlier_runs.shown_run is None:
             self.curves.append(update.history)
+            if any(name.startswith(VALIDATION) for name in update.history.metrics):
+                self.job_actions.ask(job_actions.READ_SAMPLES, update.view.id)
         self.show_view(update.view)
 
     def show_view(self, view: JobView) -> None:
@@ -504,6 +507,12 @@ class JobDetail(QWidget):
         self._move_dialog.open(dialog)
 
 
+def _first_tab(view: JobView) -> str:
+    if view.state.has_failed:
+        return "failure"
+    return "log" if view.is_session else "curves"
+
+
 class _Announcer:
     """Announces each new state, and every 10 % of progress, to screen readers.
 
@@ -528,7 +537,7 @@ class _Announcer:
         if view.state is not announced_view.state or view.run != announced_view.run:
             self._announced_view = view
             cause = view.error.message if view.error is not None and view.state.has_failed else ""
-            self._announce(f"{view.name}: {view.state.label}. {cause}".strip())
+            self._announce(f"{view.name}: {view.state_label}. {cause}".strip())
         elif view.state.is_live and _progress_tenths(view) > _progress_tenths(announced_view):
             self._announced_view = view
             self._announce(

@@ -16,8 +16,8 @@ from widgets.common.layout import col
 from widgets.common.theme import S2, ColorRole
 
 _DESCRIPTION = (
-    "Curves, results, settings that differ, notes, hashes and how to repeat it, in one file for "
-    "any browser, a phone or a printer."
+    "Curves, samples over time, results, settings that differ, notes, hashes and how to repeat it, "
+    "in one file: .html for any browser or a phone, .pdf for a printer."
 )
 
 
@@ -71,7 +71,7 @@ class ReportDialog(TaskDialog):
     def _request(self) -> None:
         # Qt asks here before an existing file is replaced.
         path, _ = QFileDialog.getSaveFileName(
-            self, "Save report", self._suggested_path, "Reports (*.html)"
+            self, "Save report", self._suggested_path, "Reports (*.html *.pdf)"
         )
         if path:
             self._suggested_path = path

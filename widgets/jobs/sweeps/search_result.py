@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal, Slot
-from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtGui import QImage, QPainter, QPaintEvent, qRgb
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from backend.records.jobs.metric_names import metric_label
@@ -17,19 +18,46 @@ from widgets.common import formats, theme
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, VerticalScrollArea
 from widgets.common.fields import ComboBox
-from widgets.common.labels import Label
+from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.painting import paint_text, round_pen
 from widgets.common.theme import HEADED_CARD, S1, S2, S3, S4
 from widgets.plots import ticks
 
-_HISTORY = "history"
+_HISTORY, _GOAL = "history", "goal"
 _AXIS_W, _TICKS_H, _PLOT_H = 56, 22, 200
 _DOT, _LINE_W, _MARGIN = 3.5, 2.0, 0.06
 _ROW_H, _NAME_W, _SHARE_W, _BAR_H = 24, 150, 48, 8
 _WORST_SHARE, _MANY = 0.9, 10
 """From so many trials on, the values beyond this share are at the edge of a plot: one trial that
 diverged must not flatten the others."""
+_COLUMNS, _ROWS, _BANDS = 120, 60, 7
+_CONTOUR_TIP = (
+    "The stronger the colour, the better. A point is a trial; between them it is the mean of all "
+    "finished trials, weighted by 1 / distance² on the axes"
+)
+
+
+def _value_limits(values: Sequence[float], sign: float) -> tuple[float, float]:
+    """Return the lowest and the highest value of a plot."""
+    ordered = sorted(values, key=lambda value: sign * value)
+    is_cut = len(ordered) >= _MANY
+    worst = ordered[int(_WORST_SHARE * (len(ordered) - 1))] if is_cut else ordered[-1]
+    return min(ordered[0], worst), max(ordered[0], worst)
+
+
+def _trial_axis(trials: Sequence[Proposal], key: str) -> tuple[list[float | None], list[AxisMark]]:
+    """Return the position of each trial on the axis of a setting, and the marks of the axis."""
+    texts = [value_text(trial.values[key]) if key in trial.values else None for trial in trials]
+    axis, column = setting_axis(key, texts)
+    return [position for position, _ in column], list(axis.marks)
+
+
+def _paint_x_marks(painter: QPainter, area: QRectF, marks: Sequence[AxisMark]) -> None:
+    for mark in marks:
+        x = area.left() + area.width() * mark.position
+        box = QRectF(x - S4 * 2, area.bottom() + S1, S4 * 4, 2 * S2)
+        paint_text(painter, box, mark.text, "tiny", "text3", center=True)
 
 
 class TrialPlot(QWidget):
@@ -54,12 +82,7 @@ class TrialPlot(QWidget):
             numbers = [number for number, _ in ticks.linear(1, last) if number.is_integer()]
             self._marks = [AxisMark((n - 1) / (last - 1), formats.tick(n)) for n in numbers]
         else:
-            texts = [
-                value_text(trial.values[key]) if key in trial.values else None
-                for trial in self._trials
-            ]
-            axis, column = setting_axis(key, texts)
-            self._positions, self._marks = [position for position, _ in column], axis.marks
+            self._positions, self._marks = _trial_axis(self._trials, key)
         self._mode = result.search.mode
         self.setAccessibleDescription(f"{len(self._trials)} trials")
         self.update()
@@ -73,13 +96,7 @@ class TrialPlot(QWidget):
             return
         area = QRectF(_AXIS_W, S3, self.width() - _AXIS_W - S4, self.height() - S3 - _TICKS_H)
         sign = -1.0 if self._mode == "max" else 1.0
-        ordered = sorted((trial.value or 0.0 for trial in self._trials), key=lambda v: sign * v)
-        is_cut = len(ordered) >= _MANY
-        ends = (
-            ordered[0],
-            ordered[int(_WORST_SHARE * (len(ordered) - 1))] if is_cut else ordered[-1],
-        )
-        low, high = min(ends), max(ends)
+        low, high = _value_limits([trial.value or 0.0 for trial in self._trials], sign)
         margin = (high - low or abs(high) or 1.0) * _MARGIN
         low, high = low - margin, high + margin
 
@@ -93,10 +110,7 @@ class TrialPlot(QWidget):
             painter.drawLine(QPointF(area.left(), y(value)), QPointF(area.right(), y(value)))
             box = QRectF(0, y(value) - S2, _AXIS_W - S2, 2 * S2)
             paint_text(painter, box, text, "tiny", "text3", right=True)
-        for mark in self._marks:
-            x = area.left() + area.width() * mark.position
-            box = QRectF(x - S4 * 2, area.bottom() + S1, S4 * 4, 2 * S2)
-            paint_text(painter, box, mark.text, "tiny", "text3", center=True)
+        _paint_x_marks(painter, area, self._marks)
         best: float | None = None
         previous_point: QPointF | None = None
         for trial, position in zip(self._trials, self._positions, strict=True):
@@ -115,6 +129,70 @@ class TrialPlot(QWidget):
                 previous_point = best_point
             painter.setPen(round_pen(t.curve(0) if is_complete else t.q("text3"), 1.4))
             painter.setBrush(t.curve(0) if is_complete else Qt.BrushStyle.NoBrush)
+            painter.drawEllipse(point, _DOT, _DOT)
+
+
+class ContourPlot(QWidget):
+    """The goal over two settings as bands of colour, and the trials as points."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._points: list[tuple[float, float, Proposal]] = []
+        self._marks: tuple[list[AxisMark], list[AxisMark]] = ([], [])
+        self._mode = "min"
+        self.setFixedHeight(int(1.5 * _PLOT_H))
+        self.setToolTip(plain_tip(_CONTOUR_TIP))
+        self.setAccessibleName("Contour plot of the trials")
+
+    def show_trials(self, result: SearchResult, keys: tuple[str, str]) -> None:
+        """Show the trials over two settings; those without a value are left out."""
+        trials = [trial for trial in result.trials if trial.value is not None]
+        (xs, x_marks), (ys, y_marks) = (_trial_axis(trials, key) for key in keys)
+        self._marks, self._mode = (x_marks, y_marks), result.search.mode
+        triples = zip(xs, ys, trials, strict=True)
+        self._points = [(x, y, t) for x, y, t in triples if x is not None and y is not None]
+        self.setAccessibleDescription(f"{len(self._points)} trials")
+        self.update()
+
+    def _bands(self) -> QImage:
+        """Return the goal between the finished trials, as Shepard (1968) interpolates."""
+        trials = [(x, y, t.value or 0.0) for x, y, t in self._points if t.state == COMPLETE]
+        if not trials:
+            return QImage()
+        x, y, values = np.array(trials).T
+        sign = -1.0 if self._mode == "max" else 1.0
+        low, high = _value_limits(values.tolist(), sign)
+        shares = (values.clip(low, high) - low) / ((high - low) or 1.0)
+        columns, rows = np.linspace(0, 1, _COLUMNS), np.linspace(1, 0, _ROWS)
+        distances = (columns[None, :, None] - x) ** 2 + (rows[:, None, None] - y) ** 2
+        weights = 1 / (distances + 1e-6)
+        mean = (weights * shares).sum(2) / weights.sum(2)
+        band = np.round((mean if sign < 0 else 1 - mean) * (_BANDS - 1)).astype(np.uint8)
+        image = QImage(band.tobytes(), _COLUMNS, _ROWS, _COLUMNS, QImage.Format.Format_Indexed8)
+        ends = (theme.current().q("sunken"), theme.current().curve(0))
+        worst, best = ((color.red(), color.green(), color.blue()) for color in ends)
+        colors = np.linspace(worst, best, _BANDS).round().astype(int)
+        image.setColorTable([qRgb(*map(int, color)) for color in colors])
+        return image.copy()
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        area = QRectF(
+            2 * _AXIS_W, S3, self.width() - 2 * _AXIS_W - S4, self.height() - S3 - _TICKS_H
+        )
+        painter.drawImage(area, self._bands())
+        _paint_x_marks(painter, area, self._marks[0])
+        for mark in self._marks[1]:
+            y = area.bottom() - area.height() * mark.position
+            box = QRectF(0, y - S2, 2 * _AXIS_W - S2, 2 * S2)
+            paint_text(painter, box, mark.text, "tiny", "text3", right=True)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        t = theme.current()
+        for x, y, trial in self._points:
+            is_complete = trial.state == COMPLETE
+            painter.setPen(round_pen(t.q("surface" if is_complete else "text"), 1.4))
+            painter.setBrush(t.q("text") if is_complete else Qt.BrushStyle.NoBrush)
+            point = QPointF(area.left() + area.width() * x, area.bottom() - area.height() * y)
             painter.drawEllipse(point, _DOT, _DOT)
 
 
@@ -172,11 +250,17 @@ class SearchView(QWidget):
         self._use_button.clicked.connect(self._use)
         self._axes = ComboBox(name="What the plot shows")
         self._axes.currentIndexChanged.connect(self._show_plot)
+        self._second_axes = ComboBox(name="The other axis of the plot")
+        self._second_axes.currentIndexChanged.connect(self._show_plot)
         self._goal = Label("", "small", "text2", elide="right")
-        self._plot, self._bars = TrialPlot(), ImportanceBars()
+        self._plot, self._contour, self._bars = TrialPlot(), ContourPlot(), ImportanceBars()
         head = row((col(self._best, self._progress, gap=2), 1), self._use_button, gap=S3, top=True)
         plot = Card(
-            row((self._goal, 1), self._axes, gap=S3), self._plot, gap=S2, margins=HEADED_CARD
+            row((self._goal, 1), self._axes, self._second_axes, gap=S3),
+            self._plot,
+            self._contour,
+            gap=S2,
+            margins=HEADED_CARD,
         )
         importance = Card(Label("Importance", "strong"), self._bars, gap=S2, margins=HEADED_CARD)
         inner = QWidget()
@@ -197,13 +281,24 @@ class SearchView(QWidget):
         self._goal.setText(f"{metric}, {better} is better; rings were given up")
         options = [(_HISTORY, "By trial"), *((a.path, f"By {label(a.path)}") for a in result.axes)]
         self._axes.set_options(options, self._axes.key() or _HISTORY)
+        options = [(_GOAL, "and goal"), *((a.path, f"and {label(a.path)}") for a in result.axes)]
+        self._second_axes.set_options(options, self._second_axes.key() or _GOAL)
         self._bars.show_result(result)
         self._show_plot()
 
     @Slot()
     def _show_plot(self) -> None:
-        if self._result is not None:
-            self._plot.show_trials(self._result, self._axes.key() or _HISTORY)
+        if self._result is None:
+            return
+        key, second_key = self._axes.key() or _HISTORY, self._second_axes.key() or _GOAL
+        self._second_axes.setVisible(key != _HISTORY and len(self._result.axes) > 1)
+        is_contour = len({_HISTORY, _GOAL, key, second_key}) == 4
+        self._plot.setVisible(not is_contour)
+        self._contour.setVisible(is_contour)
+        if is_contour:
+            self._contour.show_trials(self._result, (key, second_key))
+        else:
+            self._plot.show_trials(self._result, key)
 
     @Slot()
     def _use(self) -> None:

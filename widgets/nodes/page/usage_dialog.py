@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QTableView, QWidget
 
+from backend.records.base.number_format import use_time
 from backend.records.jobs.ledger import LedgerKey, LedgerRow, UsageTable
 from widgets.common import formats
 from widgets.common.buttons import Button, SegmentedControl
@@ -51,11 +52,9 @@ class UsageDialog(Dialog):
                     "Runs", lambda row: formats.count(len(row.run_ids)), is_figure=True
                 ),
                 TableColumn[LedgerRow](
-                    "Node time", lambda row: formats.duration(row.node_s), is_figure=True
+                    "Node time", lambda row: use_time(row.node_s), is_figure=True
                 ),
-                TableColumn[LedgerRow](
-                    "GPU time", lambda row: formats.duration(row.gpu_s), is_figure=True
-                ),
+                TableColumn[LedgerRow]("GPU time", lambda row: use_time(row.gpu_s), is_figure=True),
                 TableColumn[LedgerRow]("Energy", _energy_text, _energy_tip, is_figure=True),
                 TableColumn[LedgerRow](
                     "Idle", lambda row: formats.percent(row.idle_share), is_figure=True

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend.records.base.number_format import GAP, use_time
 from backend.records.base.timestamps import stamp
 from backend.records.jobs.ledger import (
     LedgerKey,
@@ -63,6 +64,23 @@ _runs = st.lists(_run, max_size=6, unique_by=lambda run: (run.job_id, run.run))
 )
 def test_this_computer_has_one_name_for_people(key: LedgerKey, keys: tuple[str, ...], text: str):
     assert UsageTable(key, host="vm").text(LedgerRow(keys)) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (0.4, "400 ms"),
+        (42, "42 s"),
+        (150, "2 min 30 s"),
+        (3600, "1 h"),
+        (11_700, "3.25 h"),
+        (355_000, "98.6 h"),
+        (4_582_800, "1\u202f273 h"),
+    ],
+)
+def test_the_use_of_a_short_run_is_not_zero_hours(seconds: float, text: str):
+    assert use_time(seconds).replace(GAP, " ") == text
 
 
 def local_s(year: int, month: int, day: int, hour: int = 0) -> float:

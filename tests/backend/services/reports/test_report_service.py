@@ -21,6 +21,12 @@ from backend.records.jobs.config import CheckpointPolicy, Optimizer
 from backend.records.jobs.history import Block, encode
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.prediction import Box, Guess, PredictedSample, Prediction
+from backend.records.jobs.sample_history import (
+    FixedSamples,
+    SampleAnswer,
+    SampleValidation,
+    line,
+)
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import EvidenceLine, RankError, RunExit, RunStatus
 from backend.records.library.preview import SamplePart, SamplePreview
@@ -30,7 +36,7 @@ from backend.records.sweeps.search import COMPLETE, PRUNED, Proposal, Search, St
 from backend.records.sweeps.values import Axis
 from backend.services.context.container import Services, open_services
 from backend.services.jobs.prediction import PredictionService
-from backend.services.reports import content, plots
+from backend.services.reports import content, html, plots
 from tests.backend.services.studies.test_study_service import STUDY
 from tests.fakes import trained
 from tests.fakes.mounted_root import mounted
@@ -384,6 +390,43 @@ def test_chosen_samples_are_shown_with_their_predictions(
     assert frames == ["M0.1000 0.2000H0.5000V1.0000H0.1000Z"] * 2
 
 
+def test_the_fixed_samples_are_shown_at_the_first_the_middle_and_the_last_validation(
+    services: Services, root: Path, tmp_path: Path
+) -> None:
+    job_id = trained.job(root, "digits", LOSSES, [0.5, 0.8, 0.9])
+    picture = SamplePart("data", (8, 8), "float32", "image", png="iVBORw0KGgo=")
+    sample = PredictedSample(SamplePreview(7, (picture,), "<cat>"), "")
+    lines = [
+        SampleValidation(step, step, (SampleAnswer((Guess(name, 0.5),)),))
+        for step, name in enumerate(("dog", "dog", "<cat>", "dog", "<cat>"), 1)
+    ]
+    path = services.data_root.job(job_id).samples
+    path.write_bytes(b"".join(map(line, (FixedSamples((sample,)), *lines))))
+    text = written(services, tmp_path, job_id).source
+    section = text.partition("<h2>Samples over time</h2>")[2].partition("</section>")[0]
+    assert re.findall("Epoch \\d", section) == ["Epoch 1", "Epoch 3", "Epoch 5"]
+    cells = re.findall('class="(best|wrong)">(.)', section)
+    assert cells == [("wrong", "✗"), ("best", "✓"), ("best", "✓")]
+    assert "iVBORw0KGgo=" in section
+    assert "<cat>" not in section
+
+
+def test_a_pdf_has_the_text_and_an_image_of_each_curve(
+    services: Services, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = trained.job(root, "digits", LOSSES, [0.5, 0.8, 0.9])
+    path = services.reports.write([job_id], tmp_path / "r.PDF")
+    pdf = path.read_bytes()
+    assert pdf.startswith(b"%PDF-")
+    assert pdf.rstrip().endswith(b"%%EOF")
+    assert pdf.count(b"/Subtype /Image") == 2
+    assert pdf.count(b"/Type /Font\n") >= 1
+    monkeypatch.setattr(html.sys, "executable", "/bin/false")
+    with pytest.raises(BackendError, match="Qt could not print"):
+        services.reports.write([job_id], tmp_path / "s.pdf")
+    assert not (tmp_path / "s.pdf").exists()
+
+
 @pytest.mark.parametrize(
     ("samples", "checkpoint", "message"),
     [
@@ -496,6 +539,7 @@ def test_what_cannot_be_written_is_one_sentence_and_changes_nothing(
         (["digits"], tmp_path / "no" / "r.html", "does not exist"),
         (["digits"], Path("/proc/report.html"), "could not be written"),
         (["other"], tmp_path / "r.html", "There is no job “other”"),
+        (["digits"], tmp_path / "r.xyz", "ends in .html or .pdf, not as r.xyz"),
         (["digits", "digits"], tmp_path / "r.html", "compares 2 to 8 jobs, not 1"),
     ):
         with pytest.raises(BackendError) as refusal:
@@ -545,3 +589,5 @@ def test_the_command_writes_the_file_and_says_what_is_hidden(
     )
     document = json.loads(capsys.readouterr().out)
     assert document == {"path": str(target), "bytes": target.stat().st_size}
+    assert run([*arguments, "digits", "-o", "-"], lambda *_: 0) == 0
+    assert Page(capsys.readouterr().out).texts["h1"] == ["digits"]
