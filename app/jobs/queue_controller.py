@@ -99,9 +99,11 @@ class QueueController(Controller):
         self._page.detail.show_busy(job_id, "Queueing…")
         self._run(self._service.enqueue, job_id)
 
-    def _change(self, job_id: str, priority: int, start_time: datetime | None) -> None:
-        start_now = start_time is None
-        self._run(self._service.change, job_id, priority, start_time, start_now=start_now)
+    def _change(
+        self, job_id: str, priority: int, start_time: datetime | None, hours: float
+    ) -> None:
+        enqueue = partial(self._service.enqueue, length_s=hours * 3600)
+        self._run(enqueue, job_id, priority, start_time, start_now=start_time is None)
 
     def _move(self, job_id: str, before_id: str, after_id: str) -> None:
         self._run(self._service.reorder, job_id, before_id=before_id, after_id=after_id)

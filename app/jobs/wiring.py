@@ -158,6 +158,7 @@ def wire(
     lists.count_changed.connect(partial(side_bar.set_count, "jobs"))
     lists.uses_changed.connect(onboarding.see_uses)
     queue.queue_shown.connect(side_bar.show_queue)
+    queue.queue_shown.connect(pages.nodes.detail.show_queue)
     jobs.drafts.form_requested.connect(partial(window.open_page, "new-job"))
     jobs.drafts.bundle_opened.connect(bundles.unbundle)
     jobs.jobs_requested.connect(partial(window.open_page, "jobs"))
@@ -245,7 +246,7 @@ def _offer_objects(
 
 def job_entry(summary: JobSummary) -> PaletteEntry:
     """Return the entry of a job or a sweep in the command palette."""
-    kind, remark = "job", summary.state.label
+    kind, remark = "job", summary.state_label
     if summary.sweep is not None:
         kind, remark = "sweep", f"sweep of {formats.plural(len(summary.sweep.ids), 'job')}"
     return PaletteEntry(

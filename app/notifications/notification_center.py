@@ -92,10 +92,14 @@ class NotificationCenter(QObject):
             self.rules.see_view(view)
 
     def show_owner_notices(self, notices: Iterable[OwnerNotice]) -> None:
-        """Notify the user of what others did with the user's jobs."""
+        """Notify the user of what others did with the user's jobs, or with reserved GPUs."""
         for notice in notices:
             now = datetime.now().astimezone()
-            title = f"Your job {notice.name}"
+            title = (
+                f"Job {notice.name} of {notice.owner}"
+                if notice.owner
+                else f"Your job {notice.name}"
+            )
             self._notify(Notice(title, notice.message, now, notice.job_id, family="warn"))
 
     def _report_missed(self, result: tuple[JobEnds, tuple[Run, ...]]) -> None:

@@ -135,13 +135,13 @@ class NotificationRules(QObject):
         self._reported_alarms.pop(run, None)
         if view.state.has_failed:
             node = view.error.node if view.error else ""
-            self._notify(view, view.state.label, _end_reason(view), node=node)
+            self._notify(view, view.state_label, _end_reason(view), node=node)
         elif self._reports_success(view.state):
             tag = sweep_of(view.config.tags)
             if tag in self._open_sweeps | self._newly_open_sweeps:
                 self._finished_of_sweep.setdefault(tag, []).append(view)
             else:
-                self._notify(view, view.state.label, _end_reason(view), "good")
+                self._notify(view, view.state_label, _end_reason(view), "good")
 
     def see_queue(self, views: Iterable[JobView]) -> None:
         """Take all running and waiting jobs; report the finished ones of a sweep at its end.
@@ -161,7 +161,7 @@ class NotificationRules(QObject):
         for tag in self._finished_of_sweep.keys() - self._open_sweeps - self._newly_open_sweeps:
             finished_views = self._finished_of_sweep.pop(tag)
             events = [
-                _Event(Notice("", "", _now(), family="good"), view.name, view.state.label)
+                _Event(Notice("", "", _now(), family="good"), view.name, view.state_label)
                 for view in finished_views
             ]
             notice = _merge_events(events)

@@ -39,6 +39,7 @@ from widgets.shell.shortcuts import SHORTCUTS, ShortcutsDialog
 
 if TYPE_CHECKING:
     from backend.services.context.container import Services
+    from backend.services.jobs.service import JobService
 
 _OWNER_NOTICES_MS = 20_000
 
@@ -235,6 +236,10 @@ class FrameController(QObject):
             )
             page = self._page.verify
             VerifyController(services.verification, self._background, page, self._window)
+            serve_owner_rule = partial(self._serve_owner_rule, services.jobs, self._page)
+            # A partial alone would not get the state.
+            self._page.owner_switch.clicked.connect(lambda is_set: serve_owner_rule(is_set))
+            serve_owner_rule()
             SshController(services.cluster, self._background, self._page.ssh, self)
             self._page.show_paths(
                 SettingsPaths(
@@ -244,6 +249,22 @@ class FrameController(QObject):
                     log=str(log_file()),
                 )
             )
+
+    def _serve_owner_rule(
+        self, jobs: JobService, page: SettingsPage, is_set: bool | None = None
+    ) -> None:
+        """Show who may stop jobs; with ``is_set``, after a change."""
+
+        def work() -> tuple[bool, str]:
+            rule = jobs.owner_rule() if is_set is None else jobs.set_owner_rule(is_set=is_set)
+            return rule is not None, jobs.rule_refusal()
+
+        def show_error(error: BackendError) -> None:
+            page.show_owner_rule(is_set is False, error.with_remedy)
+
+        self._background.run(
+            "owner rule", work, lambda rule: page.show_owner_rule(*rule), show_error
+        )
 
     @Slot()
     def _read_owner_notices(self) -> None:

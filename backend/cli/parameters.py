@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated
 
 from backend.base.errors import BackendError
 from backend.cli.command import ArgSpec
 from backend.records.jobs.placement import Placement, parse_placement
+from backend.records.queue.entry import LONGEST_S, parse_start_time
 from backend.services.context.container import Services
 
 
@@ -47,6 +49,25 @@ def parse_port(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 65536:
         raise ArgumentTypeError(f"“{text}” should be a port, 1 to 65535")
     return int(text)
+
+
+def parse_hours(text: str) -> float:
+    try:
+        hours = float(text)
+    except ValueError:  # Refused below.
+        hours = 0.0
+    if not 0 < hours * 3600 <= LONGEST_S:
+        limit = f"more than 0 and at most {LONGEST_S / 3600:.0f}"
+        raise ArgumentTypeError(f"“{text}” should be a number of hours, {limit}")
+    return hours
+
+
+def start_time(text: str) -> datetime | None:
+    """Return the time that a user typed; None for no text."""
+    try:
+        return parse_start_time(text, datetime.now().astimezone()) if text else None
+    except ValueError as error:
+        raise BackendError(str(error)) from error
 
 
 _ID_HELP = "a job's id, the beginning of it, or its name"

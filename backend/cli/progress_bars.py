@@ -40,7 +40,7 @@ class ProgressBars(Progress):
         if self._is_quiet:
             return
         if view.status.total_steps and view.state.is_live and not view.status.steps_per_epoch:
-            self.report(view.step, view.status.total_steps, view.state.label)
+            self.report(view.step, view.status.total_steps, view.state_label)
             return
         if not view.status.total_steps or not view.status.steps_per_epoch:
             self._show_state(view)
@@ -65,7 +65,7 @@ class ProgressBars(Progress):
             if name not in OF_NO_DATA
         ]
         epoch_bar.set_postfix_str("  ".join(figures[:4]), refresh=False)
-        run_bar.set_description_str(view.state.label, refresh=False)
+        run_bar.set_description_str(view.state_label, refresh=False)
         run_bar.total = view.status.total_steps
         run_bar.n = min(view.step, view.status.total_steps)
         epoch_bar.refresh()
@@ -75,7 +75,7 @@ class ProgressBars(Progress):
         if len(self._bars) != 1 or self._activity:
             self.close()
             self._bars = [_new_bar(0, bar_format="{desc} {elapsed}", leave=False)]
-        self._bars[0].set_description_str(view.state.label)
+        self._bars[0].set_description_str(view.state_label)
 
     def close(self) -> None:
         for bar in self._bars:

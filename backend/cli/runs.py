@@ -94,7 +94,7 @@ def state_answer(view: JobView, *, failed: bool = False) -> Answer:
             progress = f", epoch {status.epoch} of {view.epochs}"
         progress += f", step {status.step} of {status.total_steps}"
     reason = [text] if (text := cause_message(view) or status.message) else []
-    return Answer(view, f"{view.id}: {view.state.label}{progress}", reason, failed=failed)
+    return Answer(view, f"{view.id}: {view.state_label}{progress}", reason, failed=failed)
 
 
 def cause_message(view: JobView) -> str:

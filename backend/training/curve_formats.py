@@ -10,12 +10,14 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from backend.base.log import suppress
+from backend.records.jobs.log_numbers import parse_number
 
 STEPS = (
     *("step", "global_step", "trainer/global_step", "iter", "iteration", "iterations"),
@@ -38,22 +40,25 @@ _MAX_LINE_BYTES = 100_000
 _MAX_ELEMENTS = 16
 """Length of a list in a row, such as the twelve figures of COCO; a longer list is no metric."""
 _DELIMITERS = (",", ";", "\t", None)
+_UNIT = re.compile(r"(?<=\S)\s*(?:\[[^]]*]|\([^)]*\))$")
+_MOST_COMMENTS = 20
+"""The most lines before the header of a table: comments, and a title."""
 _EVENTS = b"brain.Event:"
 Row = Mapping[str, Any]
 
 
 def normalized(name: str) -> str:
-    """Return a name as `STEPS` and the other lists have it."""
-    return "_".join(name.strip().casefold().replace("-", " ").split())
+    """Return a name as `STEPS` and the other lists have it, without a unit: ``Step [-]``."""
+    return "_".join(_UNIT.sub("", name.strip().casefold()).replace("-", " ").split())
 
 
 def number_of(value: Any) -> float | None:
     if isinstance(value, bool) or value in (None, ""):
         return None
     if isinstance(value, str):
-        value = value.rstrip().removesuffix("%")
+        value = value.strip().removesuffix("%").rstrip()
     try:
-        return float(value)
+        return parse_number(value) if isinstance(value, str) else float(value)
     except (TypeError, ValueError):
         # A text such as a name: no metric.
         return None
@@ -133,22 +138,21 @@ class CurveFile:
         return self._table if self._has_header(lines) else None
 
     def _has_header(self, lines: Sequence[str]) -> bool:
-        header_index = next((n for n, line in enumerate(lines) if line.strip()), None)
-        if header_index is None:
-            return False
-        for delimiter in _DELIMITERS:
-            names = _fields(lines[header_index].lstrip("# "), delimiter)
-            # Blanks separate words of any text; numbers below make it a table.
-            next_fields = (
-                _fields(lines[header_index + 1], None) if len(lines) > header_index + 1 else []
-            )
-            is_table = delimiter or (
-                len(next_fields) == len(names)
-                and all(number_of(x) is not None for x in next_fields)
-            )
-            if len(names) > 1 and has_position(names) and is_table:
-                self._delimiter, self._header = delimiter, []
-                return not any(number_of(name) is not None for name in names)
+        """Return whether comments or a title are above a line with the names of columns."""
+        table_lines = [line for line in lines if line.strip()]
+        for index, line in enumerate(table_lines[:_MOST_COMMENTS]):
+            for delimiter in _DELIMITERS:
+                names = _fields(line.lstrip("# "), delimiter)
+                if len(names) < 2 or not has_position(names):
+                    continue
+                # Blanks and commas separate words of any text; numbers below make it a table.
+                next_line = table_lines[index + 1] if len(table_lines) > index + 1 else ""
+                numbers = [number_of(field) for field in _fields(next_line, delimiter)]
+                is_filled = len(numbers) == len(names) and any(n is not None for n in numbers)
+                is_table = is_filled and (delimiter or None not in numbers)
+                if is_table or (delimiter and index == 0):
+                    self._delimiter, self._header = delimiter, []
+                    return not any(number_of(name) is not None for name in names)
         return False
 
     def _json_lines(self) -> Iterator[Row]:
@@ -164,7 +168,7 @@ class CurveFile:
                 self._header = names
             elif fields:
                 if self._delimiter == ";":
-                    fields = [field.replace(",", ".") for field in fields]
+                    fields = list(map(_with_decimal_point, fields))
                 yield dict(zip(self._header, fields, strict=False))
 
     def _document(self) -> Iterator[Row]:
@@ -245,6 +249,12 @@ def _fields(line: str, delimiter: str | None) -> list[str]:
     with suppress(csv.Error):
         return [field.strip() for field in next(csv.reader([line], delimiter=delimiter), [])]
     return []
+
+
+def _with_decimal_point(field: str) -> str:
+    """Return a number such as ``1.200,50`` as ``1200.50``; ``1,200.50`` is left."""
+    is_comma_last = field.rfind(",") > field.rfind(".")
+    return field.replace(".", "").replace(",", ".") if is_comma_last else field
 
 
 def _scalar(value: Any) -> float | None:

@@ -159,8 +159,8 @@ class ScriptMetrics:
         self._log_counters = {key: _StepCounter(set()) for key in (_LOG_KEY, _TEXT_KEY)}
         self._patterns = patterns
         self._marked_numbers: dict[str, float] = {}
-        self.is_unmatched = bool(patterns)
-        """Whether no line of this run has a number that a pattern finds."""
+        self.unmatched_patterns = [*patterns]
+        """Those that find a number in no line of this run."""
         self._line_count = self._lines_before
         self._text_rows: list[Row] = []
         self._remove(_LOG_PATHS)
@@ -283,7 +283,13 @@ class ScriptMetrics:
             if (row := json_object(line)) is not None:
                 self._add(_LOG_KEY[0], self._log_counters[_LOG_KEY], row)
             elif self._patterns:
-                self._add_marked(numbers_of(self._patterns, strip_codes(line)))
+                text = strip_codes(line)
+                self.unmatched_patterns = [
+                    pattern
+                    for pattern in self.unmatched_patterns
+                    if not numbers_of([pattern], text)
+                ]
+                self._add_marked(numbers_of(self._patterns, text))
             elif row := guessed_numbers(strip_codes(line), self._marked_numbers):
                 count: Row = {}
                 if row.pop("is_within_epoch", 0):
@@ -293,7 +299,6 @@ class ScriptMetrics:
 
     def _add_marked(self, numbers: Mapping[str, float]) -> None:
         """Add the marked numbers of a line; its epoch may be in a line before it."""
-        self.is_unmatched = self.is_unmatched and not numbers
         self._marked_numbers.update(
             {key: value for key, value in numbers.items() if key in NO_METRICS}
         )

@@ -504,11 +504,16 @@ class ScriptReports:
             self._reporter.add_alarm(Alarm(BAD_CURVE, point.step, message))
 
     def _warn_of_unmatched(self, is_over: bool) -> None:
-        """Report patterns that find nothing: after a while, at the end, or beside other numbers."""
-        if not self._metrics.is_unmatched:
+        """Report patterns that find nothing at the end; if none finds something, also before.
+
+        That is after a while, or as soon as there are other numbers.
+        """
+        patterns = self._metrics.unmatched_patterns
+        has_waited = self._points or time.time_ns() > self._begin_ns + _UNMATCHED_NS
+        if not patterns or not (is_over or (has_waited and len(patterns) == len(self._patterns))):
             self._reporter.remove_alarm(UNMATCHED)
-        elif is_over or self._points or time.time_ns() > self._begin_ns + _UNMATCHED_NS:
-            pattern_list = number_format.name_list([f"“{pattern}”" for pattern in self._patterns])
+        else:
+            pattern_list = number_format.name_list([f"“{pattern}”" for pattern in patterns])
             message = f"No line of the log has a number at {pattern_list}."
             if self._points:
                 message += " The curves are from other lines or files."

@@ -185,6 +185,12 @@ def make_folder(home: Path, run: str) -> Path:
     return folder
 
 
+def _positive(text: str) -> float:
+    if not float(text) > 0:
+        raise argparse.ArgumentTypeError(f"“{text}” should be more than 0")
+    return float(text)
+
+
 def _say(message: str) -> None:
     sys.stdout.write(f"{message}\n")
     sys.stdout.flush()
@@ -192,8 +198,8 @@ def _say(message: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--hours", type=float, default=8.0, help="time limit")
-    parser.add_argument("--idle-min", type=float, default=30.0, help="end after minutes unused")
+    parser.add_argument("--hours", type=_positive, default=8.0, help="time limit")
+    parser.add_argument("--idle-min", type=_positive, default=30.0, help="end after minutes unused")
     parser.add_argument("--folder", default="", help="folder to begin in; default: the home")
     parser.add_argument("--again", action="store_true", help="changes nothing: a later run")
     options = parser.parse_args()

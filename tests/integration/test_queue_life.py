@@ -20,6 +20,7 @@ from backend.base.errors import BackendError
 from backend.datastore.queue import files as queue_files
 from backend.node.queue.keeper import lock_of
 from backend.node.system import process_cleanup, process_identity
+from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot, run_tag
 from backend.records.jobs.state import JobState
@@ -163,6 +164,32 @@ def test_s1_a_killed_keeper_is_replaced(queue: Services) -> None:
     wait_for(lambda: not process_identity.is_alive(first_keeper), "its end")
     queue.queue.ensure_keeper()
     assert wait_for(lambda: keeper(queue.data_root), "another keeper") != first_keeper
+
+
+def test_a_reservation_keeps_its_place_from_others_until_it_is_given_up(
+    queue: Services, cli: Cli
+) -> None:
+    thesis, other, third = (
+        create_job(queue, name, processes=1, **ALONE).id for name in ("thesis", "other", "third")
+    )
+    now = datetime.now().astimezone()
+    tomorrow = f"{now + timedelta(days=1):%Y-%m-%d} 12:00"
+    cli.json("job", "queue", thesis, "--not-before", tomorrow, "--hours", "2")
+    queue.queue.enqueue(other)
+    cause, message = wait_reasons(queue)["other"]
+    assert cause is Cause.RESERVED
+    assert message.startswith(f"This computer is reserved for “thesis” by {user_name()} from 12:00")
+    (_, waiting) = queue.queue.read().jobs
+    assert waiting.starts_in_s is not None
+    begin = now + timedelta(hours=0.5)
+    for reserve, job_id in ((queue.queue.enqueue, third), (queue.queue.change, other)):
+        with pytest.raises(BackendError, match="this computer is reserved for “thesis”"):
+            reserve(job_id, not_before=begin, length_s=48 * 3600.0)
+    with pytest.raises(BackendError, match="up to 8784 hours, not 9000"):
+        queue.queue.change(thesis, length_s=9000 * 3600.0)
+    assert queue.jobs.queries.show(third).state is JobState.CREATED
+    queue.queue.dequeue(thesis)
+    queue.jobs.queries.wait(other, is_finished=lambda view: view.run == 1)
 
 
 def test_s2_each_waiting_job_says_why_and_the_next_one_starts_when_the_way_is_free(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import stat
 import subprocess
 import sys
@@ -17,15 +18,19 @@ import pytest
 
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
+from backend.node.system import process_cleanup, process_identity
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import run_tag
 from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.state import JobState
+from backend.records.jobs.status import ProcessIdentity
 from backend.records.jobs.view import JobView
 from backend.services.context.container import Services
 from tests.backend.provisioning.provisioner_rig import UNPACK
 from tests.fakes.command_line import run_command
 from tests.installers.small_project import put_wheel
-from tests.waiting import LIMIT_S
+from tests.waiting import LIMIT_S, wait_for
 
 SOURCE = Path(__file__).parents[2] / "resources/session/session.py"
 JUPYTER = """
@@ -156,11 +161,15 @@ def test_a_paused_session_can_run_again(services: Services, small_jupyter: None)
     ("options", "state", "message"),
     [
         (
-            ("--idle-min", "0"),
+            ("--idle-min", "0.001"),
             JobState.FINISHED,
-            "The session ends: no kernel is busy and no GPU is used for 0 min.",
+            "The session ends: no kernel is busy and no GPU is used for 0.001 min.",
         ),
-        (("--hours", "0"), JobState.FINISHED, "The session ends: the time limit is 0 h."),
+        (("--hours", "1e-5"), JobState.FINISHED, "The session ends: the time limit is 1e-05 h."),
+        (("--hours", "0"), JobState.ERROR, "argument --hours: “0” should be more than 0"),
+        (("--hours", "nan"), JobState.ERROR, "argument --hours: “nan” should be more than 0"),
+        (("--idle-min", "-1"), JobState.ERROR, "argument --idle-min: “-1” should be more than 0"),
+        (("--hours", "8h"), JobState.ERROR, "argument --hours: invalid _positive value: '8h'"),
         (("--folder", "/nowhere"), JobState.ERROR, "The folder /nowhere does not exist on "),
     ],
 )
@@ -175,6 +184,39 @@ def test_it_ends_by_itself_and_says_why(
     view = services.jobs.create_and_start(raw)
     assert services.queries.wait(view.id).state is state
     assert message in log_of(services, view.id)
+
+
+def test_after_a_restart_of_its_node_the_state_is_true_and_it_starts_again(
+    services: Services, session: JobView, home: Path
+) -> None:
+    services.sessions.open(session.id)
+    services.sessions.close()
+    attempt = services.data_root.job(session.id).attempt(1)
+    supervisor, tag = read_json(attempt.supervisor), run_tag(session.id, 1)
+    for process in (ProcessIdentity.from_dict(supervisor), *process_cleanup.tagged(tag)):
+        process_identity.send_signal(process, signal.SIGKILL)
+    wait_for(lambda: not process_cleanup.tagged(tag), "the end of all its processes")
+    replace_json(attempt.supervisor, {**supervisor, "boot_id": "before the restart"})
+    services.reaper.reap(session.id)
+    view = services.queries.show(session.id)
+    assert view.state in (JobState.LOST, JobState.ERROR)
+    with pytest.raises(BackendError, match="does not run"):
+        services.sessions.open(session.id)
+    services.jobs.lifecycle.start(session.id, True)
+    services.sessions.open(session.id)
+    services.sessions.close()
+    assert [path.name for path in (home / ".ringmaster/sessions").iterdir()] == [f"{session.id}-2"]
+
+
+@pytest.mark.parametrize("hours", ["0", "-1", "nan", "inf", "8785", "8h"])
+def test_an_impossible_time_limit_is_refused_before_anything_starts(
+    services: Services, capsys: pytest.CaptureFixture[str], hours: str
+) -> None:
+    with pytest.raises(SystemExit):
+        run_command(services, "session", "start", "this-computer", f"--hours={hours}")
+    message = f"“{hours}” should be a number of hours, more than 0 and at most 8784"
+    assert message in capsys.readouterr().err
+    assert services.queries.list() == ()
 
 
 def test_commands_list_the_sessions_that_run(

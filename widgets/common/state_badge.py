@@ -391,15 +391,17 @@ class StateBadge(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self.set_state(state, progress, details)
 
-    def set_state(self, state: JobState, progress: float = 0.0, details: str = "") -> None:
+    def set_state(
+        self, state: JobState, progress: float = 0.0, details: str = "", label: str = ""
+    ) -> None:
         self._glyph.set_state(state, progress)
-        self._word.setText(state.label)
+        self._word.setText(label or state.label)
         # A run changes between training, evaluating and saving: the details keep their position.
         self._word.setMinimumWidth(live_word_width("strong") + 2 if state.is_live else 0)
         self._word.set_color_role(state_color_role(state))
         self._word.set_tip(state.explanation)
         self._details.setText(details)
-        self.setAccessibleName(f"{state.label} {details}".strip())
+        self.setAccessibleName(f"{label or state.label} {details}".strip())
 
 
 class RankRing(QWidget):

@@ -105,9 +105,9 @@ class _ColumnHead(_HoverWidget):
         self._name.setText(name)
         self._name.set_color_role("text3" if read_error else "text")
         self._name.set_tip(
-            f"{view.name}\n{read_error}" if read_error else f"{view.name}\n{view.state.label}"
+            f"{view.name}\n{read_error}" if read_error else f"{view.name}\n{view.state_label}"
         )
-        self.setAccessibleName(f"{view.name}, {view.state.label}. {read_error}".strip())
+        self.setAccessibleName(f"{view.name}, {view.state_label}. {read_error}".strip())
         self._remove_button.set_tip(f"Remove “{view.name}” from the comparison")
         self.update()
 

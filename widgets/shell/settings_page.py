@@ -30,6 +30,7 @@ _SIZES = (
     (formats.BINARY, "GiB"),
 )
 _TEMPERATURES = ((formats.CELSIUS, "°C"), (formats.FAHRENHEIT, "°F"))
+_OWNER_RULE = "Other users of the data root then stop and remove no job of another one."
 _CLOCKS = ((formats.HOURS_24, "14:02"), (formats.HOURS_12, "2:02 PM"))
 
 
@@ -66,7 +67,8 @@ class SettingsPage(QWidget):
         checks_requested: Check the installation again.
 
     Attributes:
-        theme, restart, contrast, motion, keys, help, report: Controls; the window connects them.
+        theme, restart, contrast, motion, owner_switch, keys, help, report: Controls; the window
+            connects them.
     """
 
     scale_chosen = Signal(int)
@@ -104,6 +106,8 @@ class SettingsPage(QWidget):
         self.ssh = SshSettings()
         self.ssh.path_opened.connect(self.path_opened)
         self.verify = VerifySection()
+        self.owner_switch = Switch(name="Only the owner stops")
+        self._owner_row = SettingsRow("Only the owner stops a job", _OWNER_RULE, self.owner_switch)
         self._paths = col(gap=0)
         self._checks = col()
         self._recheck = Button("Check again")
@@ -137,7 +141,7 @@ class SettingsPage(QWidget):
                 section("Notifications", self.notices),
                 section("SSH", self.ssh),
                 section("Locations", self._paths),
-                section("Data root", self.verify),
+                section("Data root", self.verify, self._owner_row),
                 section(
                     "This installation",
                     self._checks,
@@ -193,6 +197,12 @@ class SettingsPage(QWidget):
             ("Log of this window", paths.log),
         ):
             self._paths.addLayout(path_line(caption, path, self.path_opened.emit))
+
+    def show_owner_rule(self, is_set: bool, refusal: str) -> None:
+        """Show whether only its owner stops a job, and why this user may not change that."""
+        self.owner_switch.setChecked(is_set)
+        self.owner_switch.setEnabled(not refusal)
+        self._owner_row.description.setText(f"{_OWNER_RULE} {refusal}".rstrip())
 
     def show_checks(self, findings: Sequence[Finding]) -> None:
         """Show the state of this installation, one line each; problems with their remedy."""

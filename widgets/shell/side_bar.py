@@ -86,10 +86,10 @@ class RunningJob(QWidget):
         unit = "GPU" if view.config.uses_gpus else "process"
         plural = "GPUs" if view.config.uses_gpus else "processes"
         processes = formats.plural(view.world_size, unit, plural)
-        self._phase.setText(view.contact_warning or f"{processes} · {view.state.label}")
+        self._phase.setText(view.contact_warning or f"{processes} · {view.state_label}")
         self._phase.set_color_role("warn" if view.contact_warning else "text2")
         self._update_colors()
-        description = f"{view.name}, {view.state.label}, {formats.progress(view.progress)}"
+        description = f"{view.name}, {view.state_label}, {formats.progress(view.progress)}"
         self.setAccessibleName(description)
         self.setToolTip(plain_tip(description))
 

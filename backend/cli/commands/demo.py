@@ -45,7 +45,7 @@ def demo(
     raise BackendError(
         view.error.message
         if view.error
-        else view.status.message or f"The job is {view.state.label}.",
+        else view.status.message or f"The job is {view.state_label}.",
         f"Show the details: {COMMAND} job show {view.id}",
     )
 

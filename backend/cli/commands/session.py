@@ -10,12 +10,13 @@ from contextlib import suppress
 from typing import Annotated
 
 from backend.cli.command import ArgSpec, command
-from backend.cli.parameters import JobId
+from backend.cli.parameters import JobId, parse_hours, start_time
 from backend.cli.printing import OK, Answer, Table, local_time_text
 from backend.cli.runs import state_answer
 from backend.cli.session import Session, has_display
 from backend.node.system.wording import node_label
 from backend.records.base.program_name import COMMAND
+from backend.records.queue.entry import FORMS
 from backend.services.context.container import Services
 
 _POLL_S = 5.0
@@ -29,21 +30,25 @@ def start(
     gpus: Annotated[
         str, ArgSpec("GPUS", "a number of free GPUs, or UUIDs as in GPU-…,GPU-…; default: 1 if any")
     ] = "",
-    hours: Annotated[float, ArgSpec("H", "time limit, default 8")] = 8.0,
+    hours: Annotated[float, ArgSpec("H", "time limit, default 8", parse=parse_hours)] = 8.0,
     idle_min: Annotated[float, ArgSpec("MIN", "end after minutes unused, default 30")] = 30.0,
     folder: Annotated[str, ArgSpec("PATH", "folder on the node; default: the home")] = "",
     queue: Annotated[bool, "start when its turn comes and the GPUs are free"] = False,
+    not_before: Annotated[
+        str, ArgSpec("TIME", f"queue it, and reserve its GPUs from then on: {FORMS}")
+    ] = "",
     open: Annotated[bool, "open it in the browser, which is the default, or do not"] = True,
 ) -> Answer | int:
     """Start JupyterLab on a node, and open it in the browser."""
-    services = session.services
+    services, begin = session.services, start_time(not_before)
     limits = ("--hours", f"{hours:g}", "--idle-min", f"{idle_min:g}")
     arguments = (*limits, "--folder", folder) if folder else limits
     raw = services.sessions.job_file(node, gpus, arguments)
-    if queue:
+    if queue or begin is not None:
         view = services.jobs.create(raw, session.progress)
-        services.queue.enqueue(view.id, progress=session.progress)
-        return state_answer(services.queries.show(view.id))
+        queued_job = services.queue.enqueue(view.id, not_before=begin, progress=session.progress)
+        view = services.queries.show(view.id)
+        return Answer(view, f"{view.id}: {view.state_label}. {queued_job.full_message}")
     view = services.jobs.create_and_start(raw, session.progress)
     return _serve(session, view.id) if open else state_answer(view)
 
@@ -87,7 +92,7 @@ def list_sessions(services: Services) -> Answer:
     rows = (
         (
             view.id,
-            view.state.label,
+            view.state_label,
             node_label(view.nodes[0]),
             str(sum(len(placement.gpus) for placement in view.config.placement)),
             view.user,

@@ -156,7 +156,7 @@ def export(
 
 
 def _views_answer(views: Iterable[JobView]) -> Answer:
-    rows = [(view.id, view.state.label, view.name) for view in views]
+    rows = [(view.id, view.state_label, view.name) for view in views]
     return Answer(_short_json(views), Table(("ID", "STATE", "NAME"), rows))
 
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
-import secrets
-import time
-from pathlib import Path
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.datastore.access.root_access import OpenJob, OpenRoot
-from backend.records.base.account import user_name
+from backend.records.base.account import owner_of, user_name
 from backend.records.base.atomic_files import stored_record
 from backend.records.base.layout import DataRoot
 from backend.records.base.timestamps import utc_now
-from backend.records.jobs.audit_entry import OwnerNotice, OwnerRule
+from backend.records.jobs.audit_entry import OwnerNotice, OwnerRule, leave_notice, notices_of
 
 _RULE_MODE = 0o644
 
@@ -28,19 +24,33 @@ def owner_rule(root: OpenRoot) -> OwnerRule | None:
     return stored_record(OwnerRule, root.owner_rule) or OwnerRule()
 
 
+def rule_refusal(root: OpenRoot) -> str:
+    """Return why this user may not set or remove the rule, "" if the user may.
+
+    The owner of the folder may. Over SSH the owner is not known, and who set the rule removes it.
+    """
+    if root.files.is_mounted and hasattr(os, "geteuid"):
+        if os.geteuid() in (0, os.stat(root.path).st_uid):
+            return ""
+        owner = owner_of(root.path) or "another user"
+        return f"Only {owner}, who owns the folder of the data root, can change this."
+    rule = owner_rule(root)
+    if rule is None or rule.user == user_name():
+        return ""
+    return f"Only {rule.user or 'another user'}, who set this, can change it."
+
+
 def set_owner_rule(root: OpenRoot, *, is_set: bool) -> None:
-    """Set or remove the rule; only the user who set it may remove it.
+    """Set or remove the rule.
 
     Raises:
-        BackendError: Another user set the rule.
+        BackendError: This user may not; see `rule_refusal`.
         OSError: The data root cannot be written.
     """
-    rule = owner_rule(root)
-    if (rule is not None) == is_set:
+    if (owner_rule(root) is not None) == is_set:
         return
-    if rule is not None and rule.user != user_name():
-        setter = rule.user or "another user"
-        raise BackendError(f"{setter} set the rule of this data root.", f"Ask {setter}.")
+    if refusal := rule_refusal(root):
+        raise BackendError(refusal)
     if not is_set:
         root.files.remove(root.owner_rule)
         return
@@ -70,12 +80,7 @@ def notify_owner(folder: OpenJob, owner: str, name: str, message: str) -> None:
     if not owner or owner == user_name():
         return
     root = DataRoot(folder.path.parent.parent)
-    notices = _notices_of(root, owner)
-    for path in (root.notices, notices):
-        folder.files.make_folder(path, exist_ok=True)
-    notice = OwnerNotice(folder.job_id, name, message)
-    path = notices / f"{time.time_ns()}-{secrets.token_hex(4)}.json"
-    folder.files.replace_json(path, notice.to_dict())
+    leave_notice(root, folder.files, owner, OwnerNotice(folder.job_id, name, message))
 
 
 def take_notices(root: OpenRoot) -> tuple[OwnerNotice, ...]:
@@ -84,7 +89,7 @@ def take_notices(root: OpenRoot) -> tuple[OwnerNotice, ...]:
     Raises:
         OSError: The data root cannot be read.
     """
-    folder = _notices_of(root, user_name())
+    folder = notices_of(root, user_name())
     notices = []
     with suppress(FileNotFoundError):
         for name in sorted(name for name in root.files.names(folder) if name[0] != "."):
@@ -95,7 +100,3 @@ def take_notices(root: OpenRoot) -> tuple[OwnerNotice, ...]:
             if notice is not None:
                 notices.append(notice)
     return tuple(notices)
-
-
-def _notices_of(root: DataRoot, user: str) -> Path:
-    return root.notices / (re.sub(r"[^\w.-]", "_", user).lstrip(".") or "_")

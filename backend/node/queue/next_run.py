@@ -85,6 +85,7 @@ def queue_next(
         host=socket.gethostname(),
         position=min((p.position for p in queued_entries), default=0.0) - STEP,
         not_before=not_before,
+        gives_way=new_launch.config.gives_way,
         queued=timestamps.utc_now(),
         user=user_name(),
         reason=reason,

@@ -21,8 +21,11 @@ from backend.node.queue.running_jobs import LiveRuns, RunningJobs
 from backend.node.queue.searches import Searches
 from backend.node.system import process_identity
 from backend.node.system.process_identity import machine
+from backend.records.base.account import owner_of
 from backend.records.base.atomic_files import read_json, replace_json, stored_record
 from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.base.local_files import Files
+from backend.records.jobs.audit_entry import OwnerNotice, leave_notice
 from backend.records.jobs.checkpoint import read_checkpoints
 from backend.records.jobs.launch import launch_of
 from backend.records.jobs.placement import THIS_COMPUTER
@@ -42,6 +45,7 @@ from backend.records.queue.scheduling import (
     NodeView,
     QuietTimes,
     node_view_of,
+    reservations_of,
     wait_reason,
     wait_reasons,
 )
@@ -82,6 +86,7 @@ class Scheduler:
         self._abandoned_since_s: dict[str, float] = {}
         self._down_since_s: dict[str, float] = {}
         """Since when jobs that the program queued wait for a node that is down."""
+        self._reported_intruders: set[tuple[str, str]] = set()
         self._next_poll_s = self._next_wake_s = 0.0
         self.has_work = False
         """True if a job is queued that this computer leads, as of the last poll."""
@@ -118,11 +123,10 @@ class Scheduler:
         """
         running_jobs = self._live_runs.read((entry.job_id,))
         queue_state = self._read_state((entry,), running_jobs)
-        return (
-            queue_state is not None
-            and running_jobs.is_complete
-            and wait_reason(entry, (), queue_state) is None
-        )
+        if queue_state is None or not running_jobs.is_complete:
+            return False
+        reservations = reservations_of(queue_entries.entries(self._root), queue_state.now)
+        return wait_reason(entry, (), queue_state, reservations) is None
 
     def _entry(self, job_id: str) -> QueueEntry | None:
         folder = self._root.job(job_id)
@@ -168,7 +172,23 @@ class Scheduler:
         started_ids = [entry.job_id for entry in due_entries if self._starts(entry)]
         for entry in filter(self._is_head_of, entries):
             self._drop_lost_nodes(entry, outcomes[entry.job_id], queue_state)
+        for reservation in reservations_of(entries, queue_state.now):
+            if self._is_head_of(reservation.entry):
+                self._report_intruder(reservation.entry, outcomes[reservation.entry.job_id])
         return started_ids
+
+    def _report_intruder(self, entry: QueueEntry, wait: WaitReason | None) -> None:
+        """Report once, to its user and the data root's, that a reserved GPU is in use."""
+        key = entry.job_id, entry.not_before
+        if wait is None or wait.cause is not Cause.FOREIGN or key in self._reported_intruders:
+            return
+        message = f"Its reserved time has begun, but it waits: {wait.message}"
+        with suppress(OSError):
+            for user in {entry.user, owner_of(self._root.path)} - {""}:
+                owner = "" if user == entry.user else entry.user
+                notice = OwnerNotice(entry.job_id, entry.name, message, owner)
+                leave_notice(self._root, Files(), user, notice)
+            self._reported_intruders.add(key)
 
     def _drop_lost_nodes(
         self, entry: QueueEntry, wait: WaitReason | None, queue_state: ClusterState

@@ -20,7 +20,9 @@ from backend.base.errors import BackendError
 from backend.base.log import suppress, swallowed
 from backend.node.metrics.heartbeats import HeartbeatReader
 from backend.node.metrics.probe import Probe
+from backend.node.queue import entries as queue_entries
 from backend.node.queue.next_run import queue_next
+from backend.node.system.process_identity import machine
 from backend.records.base import timestamps
 from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json, replace_json, stored_record
@@ -34,9 +36,12 @@ from backend.records.jobs.status import RunExit
 from backend.records.jobs.stop_request import StopRequest, stop_requested
 from backend.records.nodes.entry import NodeEntry, gives_way_at
 from backend.records.nodes.reading import NodeReading
-from backend.records.queue.scheduling import give_way_message, quiet_after
+from backend.records.queue.entry import QueueEntry, Slot, node_key, node_label
+from backend.records.queue.scheduling import give_way_message, quiet_after, reservations_of
 
 EVERY_S = 2.0
+_QUEUE_EVERY_S = 20.0
+"""Each look reads all waiting jobs."""
 _HOUR_S = 3600.0
 _log = logging.getLogger(__name__)
 
@@ -58,6 +63,7 @@ class GiveWayWatch:
         self._now = now
         can_pause = with_changes(launch.config, {"gives_way": True}).config is not None
         self._next_check_s = monotonic() if can_pause and not launch.is_trial else None
+        self._next_queue_s = 0.0
         self._head = launch.ranks[0].node
         self._heartbeats = HeartbeatReader(self._root, monotonic)
         self._gpus: dict[str, set[str]] = {}
@@ -66,10 +72,12 @@ class GiveWayWatch:
         self._own_processes: dict[str, frozenset[int]] = {}
 
     def watch(self) -> None:
-        """Request a stop if a node of the run is needed by another user."""
+        """Request a stop if a node of the run is needed by another user, or reserved."""
         if self._next_check_s is None or self._monotonic() < self._next_check_s:
             return
         self._next_check_s = self._monotonic() + EVERY_S
+        if self._pauses(self._reservation_message()):
+            return
         for node, gpus in self._gpus.items():
             reading = self._reading(node) if self._gives_way_on(node) else None
             if reading is None:
@@ -78,11 +86,32 @@ class GiveWayWatch:
             own_processes = self._own_processes.setdefault(
                 node, _processes_of_user(reading, user_name())
             )
-            pause = give_way_message(reading, gpus, own_processes)
-            if pause:
-                if request_pause(self._folder, self._launch.run, pause):
-                    self._next_check_s = None
+            if self._pauses(give_way_message(reading, gpus, own_processes)):
                 return
+
+    def _pauses(self, pause: str) -> bool:
+        if pause and request_pause(self._folder, self._launch.run, pause):
+            self._next_check_s = None
+        return bool(pause)
+
+    def _reservation_message(self) -> str:
+        """Return why the run makes room for a job whose reserved time has begun; "" if it stays."""
+        if self._monotonic() < self._next_queue_s:
+            return ""
+        self._next_queue_s = self._monotonic() + _QUEUE_EVERY_S
+        slots = [
+            Slot(node_key(node, machine()), tuple(gpus), 0 if gpus else 1)
+            for node, gpus in self._gpus.items()
+            if self._gives_way_on(node)
+        ]
+        now, entries = self._now().astimezone(), tuple[QueueEntry, ...]()
+        with suppress(OSError):
+            entries = queue_entries.entries(self._root) if slots else ()
+        for reservation in reservations_of(entries, now):
+            slot = reservation.competing_slot(slots)
+            if slot is not None and reservation.begin <= now:
+                return f"Paused: {reservation.message(node_label(slot.node), now)}"
+        return ""
 
     def _gives_way_on(self, node: str) -> bool:
         """Return whether the job gives way, or the node makes each job give way now."""

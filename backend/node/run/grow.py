@@ -130,6 +130,7 @@ class GrowthWatch:
             run=self._launch.run + 1,
             placement=(placement,),
             machine=machine(),
+            gives_way=config.gives_way,
             quiet_s=config.quiet_minutes * 60 if config.gives_way else 0.0,
         )
         try:

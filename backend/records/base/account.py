@@ -20,6 +20,14 @@ def user_name() -> str:
         return str(os.getuid()) if hasattr(os, "getuid") else ""
 
 
+def owner_of(path: Path) -> str:
+    """Return the user who owns a file or folder, "" if this computer does not know the user."""
+    try:
+        return path.owner()
+    except (KeyError, OSError, NotImplementedError):  # Windows has no owners.
+        return ""
+
+
 def password_file_home() -> Path | None:
     """Return the home folder of the password file, which is the one that ssh uses; None without."""
     try:

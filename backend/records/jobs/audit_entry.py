@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import socket
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from backend.records.base import timestamps
-from backend.records.base.layout import JobFolder
+from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.base.local_files import Files
 from backend.records.base.schema import KEY, Record
 
@@ -37,11 +39,12 @@ class AuditEntry(Record, label="action"):
 
 @dataclass(frozen=True)
 class OwnerNotice(Record, label="notice to an owner"):
-    """An action on a job by another user; ``message`` names the user, and the reason if any."""
+    """A notice of another user's act on a job; ``owner`` has the job, if that is not the reader."""
 
     job_id: str
     name: str
     message: str
+    owner: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,24 @@ def add_entry(folder: JobFolder, files: Files, action: str, user: str = "") -> A
     number = max(time.time_ns(), newest_number + 1)
     files.replace_json(folder.acts / f"{number}-{secrets.token_hex(4)}.json", entry.to_dict())
     return entry
+
+
+def leave_notice(root: DataRoot, files: Files, user: str, notice: OwnerNotice) -> None:
+    """Leave a notice for a user, whose window shows it.
+
+    Raises:
+        OSError: The data root cannot be written.
+    """
+    folder = notices_of(root, user)
+    for path in (root.notices, folder):
+        files.make_folder(path, exist_ok=True)
+    name = f"{time.time_ns()}-{secrets.token_hex(4)}.json"
+    files.replace_json(folder / name, notice.to_dict())
+
+
+def notices_of(root: DataRoot, user: str) -> Path:
+    """Return the folder of the notices for a user."""
+    return root.notices / (re.sub(r"[^\w.-]", "_", user).lstrip(".") or "_")
 
 
 def entry_number(name: str) -> int:

@@ -12,16 +12,23 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 ANY = "…"
-_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)\b"
+_COUNT = r"(?:[1-9]\d{0,2}(?:[,_]\d{3})+(?![\d_])|\d+)"
+"""A whole number, also with its digits in groups: ``12,500`` or ``12_500``."""
+_NUMBER = (
+    r"[-+]?(?:[1-9]\d{0,2}(?:[,_]\d{3})+(?![\d_])(?:\.\d*)?|\d+,\d{2,}(?!\d|,\d)"
+    r"|\d+\.\d*|\.\d+|\d+(?!\d*,\d))(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)\b"
+)
+"""A comma ends groups of three digits, or begins the decimals: ``0,25``. ``1,2`` is a list."""
+_GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}(?:[,_]\d{3})+(?![\d,])")
 _IN_LINE = re.compile(rf"(?<![\w.@])(?:{_NUMBER})", re.IGNORECASE)
 _NAME = re.compile(r"\{([A-Za-z_][\w./-]*)\}")
 _LONGEST_LINE = 2_000
 _POSITION = re.compile(
     r"(?<![A-Za-z])(epoch|step|iter|iteration|global[ _]step)\b[^\w\n+.-]{0,5}"
-    r"(\d+(?:\.\d+)?)(?![\w.]*\d)(?:\s*(?:/|of)\s*(\d+))?",
+    rf"({_COUNT}(?:\.\d+)?)(?![\w.]*\d|,\d)(?:\s*(?:/|of)\s*({_COUNT}))?",
     re.IGNORECASE,
 )
-_EPOCH_PART = re.compile(r"(?:^|[\[(|])\s*\d+\s*/\s*\d+")
+_EPOCH_PART = re.compile(rf"(?:^|[\[(|])\s*{_COUNT}\s*/\s*{_COUNT}")
 """The part of an epoch that is done: ``[ 320/6000``, ``| 3/10``."""
 _VALUE = re.compile(
     rf"([A-Za-z][\w./@-]*(?: [A-Za-z][\w./@-]*){{0,2}})(\s*[:=]\s*|\s+)({_NUMBER})(?![\w/:]|\.\d)",
@@ -37,6 +44,15 @@ _NO_VALUES = re.compile(
     r"(?:^|_|\b)(?:time|eta|elapsed|seed|rank|port|pid|epochs?|steps?|iter|batch(?:es)?)$",
     re.IGNORECASE,
 )
+
+
+def parse_number(text: str) -> float:
+    """Return the number in a text such as ``12,500``, ``1_000``, ``0,25`` or ``-1.5e-3``.
+
+    Raises:
+        ValueError: The text is no number.
+    """
+    return float(text.replace(",", "" if _GROUPED.match(text) else "."))
 
 
 def invalid_pattern(patterns: Iterable[str]) -> str:
@@ -63,7 +79,7 @@ def is_name(text: str) -> bool:
 def numbers_of(patterns: Sequence[str], line: str) -> dict[str, float]:
     """Return the numbers that the patterns find in a line, by name."""
     return {
-        name: float(line[start:end])
+        name: parse_number(line[start:end])
         for pattern in (patterns if len(line) <= _LONGEST_LINE else ())
         for name, (start, end) in _number_spans(pattern, line).items()
     }
@@ -87,9 +103,9 @@ def guessed_numbers(line: str, position: dict[str, float]) -> dict[str, float]:
     line = line.replace("'", "")
     for unit, number, total in _POSITION.findall(line):
         name = "epoch" if unit[0] in "eE" else "step"
-        counts.setdefault(name, float(number))
+        counts.setdefault(name, parse_number(number))
         if total:
-            totals.setdefault("epochs" if name == "epoch" else "total_steps", float(total))
+            totals.setdefault("epochs" if name == "epoch" else "total_steps", parse_number(total))
     if "epoch" in counts:
         # The total of the steps is that of the epoch.
         totals.pop("total_steps", None)
@@ -104,7 +120,7 @@ def guessed_numbers(line: str, position: dict[str, float]) -> dict[str, float]:
             separator.strip() or not number.isdigit()
         )
         if (is_named or is_usual) and not _NO_VALUES.search(name):
-            values["_".join(name.split())] = float(number)
+            values["_".join(name.split())] = parse_number(number)
     if not values or not (counts or position):
         return {}
     is_within = "step" not in counts and (

@@ -41,6 +41,13 @@ def is_session(reference: str) -> bool:
     return reference.partition("@")[0] == SESSION
 
 
+def session_length_s(arguments: Sequence[str]) -> float:
+    """Return the time limit among the arguments of a session; 0.0 without one that is possible."""
+    match = re.search(r"(?:^| )--hours[ =]([\d.]+)(?: |$)", " ".join(arguments))
+    hours = float(match[1]) if match and match[1].count(".") < 2 and match[1] != "." else 0.0
+    return hours * 3600
+
+
 def fill_placeholders(arguments: Sequence[str], values: Mapping[str, str]) -> list[str]:
     """Return the arguments with their placeholders replaced; ``{{seed}}`` stands for ``{seed}``."""
 

@@ -50,6 +50,10 @@ class JobState(str, Enum):
         """The label ("Training", "Stopped")."""
         return _TEXTS[self][0]
 
+    def label_for(self, *, is_session: bool) -> str:
+        """The label; a session does not train."""
+        return "Running" if is_session and self is JobState.TRAINING else self.label
+
     @property
     def color_role(self) -> str:
         """The colour family of the state: idle, live, warn, rest, good or bad."""

@@ -112,6 +112,10 @@ class JobSummary(NamedTuple):
         return is_session(dict(self.pins).get("script", ""))
 
     @property
+    def state_label(self) -> str:
+        return self.state.label_for(is_session=self.is_session)
+
+    @property
     def resumes(self) -> bool:
         """Return whether the job can continue from a checkpoint, as `JobView.resumes`."""
         return "resume_arguments=" in self.settings or not self.is_script
@@ -243,7 +247,7 @@ def make_summary(
         summary.name,
         summary.notes,
         *summary.tags,
-        summary.state.label,
+        summary.state_label,
         summary.user,
         *summary.nodes,
         *(reference for _, reference in summary.pins),

@@ -13,7 +13,7 @@ from backend.records.base.validation import ConfigError
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.history import HistoryUpdate
 from backend.records.jobs.placement import Placement
-from backend.records.jobs.script import is_session
+from backend.records.jobs.script import is_session, session_length_s
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunStatus, UnrecordedEnd
 from backend.records.library.item import Pin
@@ -90,6 +90,15 @@ class JobView:
     @property
     def is_session(self) -> bool:
         return is_session(self.config.script)
+
+    @property
+    def state_label(self) -> str:
+        return self.state.label_for(is_session=self.is_session)
+
+    @property
+    def length_s(self) -> float:
+        """Return the time limit of a session, 0.0 for other jobs."""
+        return session_length_s(self.config.arguments) if self.is_session else 0.0
 
     @property
     def world_size(self) -> int:

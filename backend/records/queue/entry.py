@@ -25,6 +25,7 @@ SCHEMA = 1
 PROCESSES_PER_CORE = 4
 """Limit of processes for each core: more would only wait for each other."""
 LOWEST, HIGHEST = -100, 100
+LONGEST_S = 366 * 86400.0
 STEP = 1024.0
 """Distance between the positions of two jobs that were queued one after the other."""
 
@@ -35,6 +36,7 @@ class Cause(str, Enum):
     PAUSED = "paused"
     NEVER = "can never fit"
     NOT_BEFORE = "not before"
+    RESERVED = "reserved"
     NODE_DOWN = "node down"
     DISK = "disk"
     TURN = "lower priority"
@@ -116,6 +118,9 @@ class QueueEntry(Record, label="queued job", newest_schema=SCHEMA, rules=STRICT)
     not_before: str = ""
     needed_bytes: int = 0
     lasts_s: float | None = None
+    length_s: float = 0.0
+    """Duration that the user states: from `not_before` on it has its nodes and GPUs for itself."""
+    gives_way: bool = False
     queued: str = ""
     user: str = ""
     refusal: str = ""
@@ -140,6 +145,11 @@ class QueueEntry(Record, label="queued job", newest_schema=SCHEMA, rules=STRICT)
         return node_key(self.placement[0].node, self.machine)
 
     @property
+    def known_s(self) -> float | None:
+        """Return the duration of the run, None if it is not known."""
+        return self.length_s or self.lasts_s
+
+    @property
     def sort_key(self) -> tuple[float, float, str, str]:
         return (-self.priority, self.position, self.queued, self.job_id)
 
@@ -148,8 +158,8 @@ class QueueEntry(Record, label="queued job", newest_schema=SCHEMA, rules=STRICT)
         entry = super().from_dict(raw)
         if entry.not_before:
             parse_time(entry.not_before)
-        if not isfinite(entry.position):
-            raise ValueError("queued job without a place")
+        if not isfinite(entry.position) or not 0 <= entry.length_s <= LONGEST_S:
+            raise ValueError("queued job without a place, or with an impossible length")
         return entry
 
 
@@ -195,6 +205,7 @@ class QueuedJob:
             "place": self.number,
             "priority": entry.priority,
             "not_before": entry.not_before,
+            "length_s": entry.length_s,
             "queued": entry.queued,
             "user": entry.user,
             "cause": self.wait_reason.cause.value if self.wait_reason is not None else "",

@@ -6,6 +6,7 @@ Standard library only and Python 3.9, as all records.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 
 from backend.records.base.timestamps import instant
 from backend.records.queue.entry import (
@@ -15,9 +16,9 @@ from backend.records.queue.entry import (
     WaitReason,
     sorted_entries,
 )
-from backend.records.queue.scheduling import ClusterState
+from backend.records.queue.scheduling import ClusterState, Reservation, reservations_of
 
-_ENDS_BY_ITSELF = frozenset({Cause.BUSY, Cause.TURN, Cause.NOT_BEFORE})
+_ENDS_BY_ITSELF = frozenset({Cause.BUSY, Cause.TURN, Cause.NOT_BEFORE, Cause.RESERVED})
 
 
 def seconds_to_start(
@@ -29,13 +30,17 @@ def seconds_to_start(
 
     The jobs are placed one after the other on the slots that they need. A run or a job of unknown
     duration makes the start of later jobs on its slots unknown too, and so does a cause without
-    a known end (a foreign process, a full disk).
+    a known end (a foreign process, a full disk). A job that has to wait for a reservation starts
+    after it.
     """
     start_times: dict[str, float | None] = {}
     reservations: list[tuple[Slot, float | None]] = [
         (slot, running.remaining_s) for running in cluster_state.running for slot in running.slots
     ]
-    for entry in sorted_entries(entries):
+    entries = sorted_entries(entries)
+    coming = reservations_of(entries, cluster_state.now)
+    reserving_ids = {reservation.entry.job_id for reservation in coming}
+    for entry in sorted(entries, key=lambda entry: entry.job_id not in reserving_ids):
         reason = outcomes[entry.job_id]
         if reason is None:
             start: float | None = 0.0
@@ -43,13 +48,27 @@ def seconds_to_start(
             start = None
         else:
             start = _earliest_start(entry, reservations, cluster_state)
+            start = start if start is None else _after(coming, entry, start, cluster_state.now)
         start_times[entry.job_id] = start
-        if reason is None or reason.cause in _ENDS_BY_ITSELF:
+        is_coming = entry.job_id in reserving_ids
+        if reason is None or (reason.cause in _ENDS_BY_ITSELF and not is_coming):
             end = None
-            if start is not None and entry.lasts_s is not None:
-                end = start + entry.lasts_s
+            if start is not None and entry.known_s is not None:
+                end = start + entry.known_s
             reservations += [(slot, end) for slot in entry.slots]
     return start_times
+
+
+def _after(
+    reservations: Iterable[Reservation], entry: QueueEntry, start_s: float, now: datetime
+) -> float:
+    """Return the first start from ``start_s`` on that no earlier reservation blocks."""
+    for reservation in reservations:
+        if reservation.entry.job_id == entry.job_id:
+            break
+        if reservation.blocks(entry, now + timedelta(seconds=start_s)):
+            start_s = (reservation.end - now).total_seconds()
+    return start_s
 
 
 def _earliest_start(

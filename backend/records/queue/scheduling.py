@@ -6,13 +6,16 @@ The order is strict for each GPU and for the cores of each node: a job that cann
 reserves what it needs, so that small jobs never delay a large one on the same GPU forever. A later
 job may start first if the two compete for nothing. A job whose waiting time has no known end (a
 start time, a node that is off, a full disk, a node that was removed) reserves nothing.
+
+A job with a start time and a length has a `Reservation`: until then, what it needs goes only to
+jobs that are known to end before, or that give way. From then on it comes first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from backend.base.room import LEAST_FILES, free_files_message
 from backend.records.base.timestamps import instant
@@ -24,6 +27,7 @@ from backend.records.queue.entry import (
     Cause,
     QueueEntry,
     RunningJob,
+    Slot,
     WaitReason,
     node_label,
     sorted_entries,
@@ -80,14 +84,64 @@ class ClusterState:
     pause_suffix: str = ""
 
 
+@dataclass(frozen=True)
+class Reservation:
+    """The time for which a queued job has what it needs for itself."""
+
+    entry: QueueEntry
+    begin: datetime
+    end: datetime
+
+    def competing_slot(self, slots: Iterable[Slot]) -> Slot | None:
+        """Return the first of ``slots`` that has something of it."""
+        own_slots = self.entry.slots
+        return next((s for s in slots if any(s.competes_with(own) for own in own_slots)), None)
+
+    def blocks(self, entry: QueueEntry, start: datetime) -> bool:
+        """Return whether ``entry`` may not start then: it would reach into this time."""
+        if self.competing_slot(entry.slots) is None or start >= self.end:
+            return False
+        if start < self.begin and entry.gives_way:
+            return False
+        duration_s = entry.known_s
+        return duration_s is None or (self.begin - start).total_seconds() < duration_s
+
+    def message(self, label: str, now: datetime) -> str:
+        user = f" by {sanitize(self.entry.user)}" if self.entry.user else ""
+        return (
+            f"{label} is reserved for “{sanitize(self.entry.name)}”{user} from "
+            f"{_time_text(self.begin, now)} to {_time_text(self.end, now)}."
+        )
+
+
+def reservations_of(entries: Iterable[QueueEntry], now: datetime) -> tuple[Reservation, ...]:
+    """Return the reservations that are not over, the earliest first."""
+    reservations = []
+    for entry in sorted_entries(entries):
+        begin = instant(entry.not_before)
+        if begin is None or not entry.length_s or entry.refusal:
+            continue
+        end = begin + timedelta(seconds=entry.length_s)
+        if now < end:
+            reservations.append(Reservation(entry, begin, end))
+    return tuple(sorted(reservations, key=lambda reservation: reservation.begin))
+
+
 def wait_reasons(
     entries: Iterable[QueueEntry], cluster_state: ClusterState
 ) -> dict[str, WaitReason | None]:
     """Return why each job waits, None if it may start now; all that may start fit together."""
     reasons: dict[str, WaitReason | None] = {}
     earlier_entries: list[QueueEntry] = []
-    for entry in sorted_entries(entries):
-        reason = wait_reason(entry, earlier_entries, cluster_state)
+    entries = sorted_entries(entries)
+    reservations = [
+        reservation
+        for reservation in reservations_of(entries, cluster_state.now)
+        if not _refusal(reservation.entry, cluster_state)
+    ]
+    due_ids = {r.entry.job_id for r in reservations if r.begin <= cluster_state.now}
+    for entry in sorted(entries, key=lambda entry: entry.job_id not in due_ids):
+        reason = wait_reason(entry, earlier_entries, cluster_state, reservations)
         reasons[entry.job_id] = reason
         if reason is None:
             started_job = RunningJob(
@@ -100,7 +154,10 @@ def wait_reasons(
 
 
 def wait_reason(
-    entry: QueueEntry, earlier_entries: Sequence[QueueEntry], cluster_state: ClusterState
+    entry: QueueEntry,
+    earlier_entries: Sequence[QueueEntry],
+    cluster_state: ClusterState,
+    reservations: Iterable[Reservation] = (),
 ) -> WaitReason | None:
     """Return why ``entry`` waits; None if it may start.
 
@@ -114,9 +171,11 @@ def wait_reason(
         return WaitReason(Cause.NEVER, refusal)
     not_before = instant(entry.not_before)
     if not_before is not None and cluster_state.now < not_before:
-        return WaitReason(
-            Cause.NOT_BEFORE, f"Not before {_time_text(not_before, cluster_state.now)}."
-        )
+        message = f"Not before {_time_text(not_before, cluster_state.now)}."
+        if entry.length_s:
+            end = not_before + timedelta(seconds=entry.length_s)
+            message = f"{message[:-1]}, reserved to {_time_text(end, cluster_state.now)}."
+        return WaitReason(Cause.NOT_BEFORE, message)
     for slot in entry.slots:
         node = cluster_state.nodes[slot.node]
         if node.down_reason:
@@ -127,6 +186,7 @@ def wait_reason(
     return (
         _disk_reason(entry, cluster_state)
         or _at_once_reason(entry, cluster_state)
+        or _reserved_reason(entry, reservations, cluster_state)
         or _turn_reason(entry, earlier_entries)
         or _holder_reason(entry, cluster_state, lambda node: node.foreign_holders)
         or _quiet_reason(entry, cluster_state)
@@ -182,6 +242,29 @@ def _at_once_reason(entry: QueueEntry, cluster_state: ClusterState) -> WaitReaso
     verb = "runs" if trial_count == 1 else "run"
     running_text = f"{_count(trial_count, 'trial')} of its search {verb}"
     return WaitReason(Cause.AT_ONCE, f"{running_text}; at most {entry.at_once} may run at once.")
+
+
+def _reserved_reason(
+    entry: QueueEntry, reservations: Iterable[Reservation], cluster_state: ClusterState
+) -> WaitReason | None:
+    now = cluster_state.now
+    for reservation in reservations:
+        if reservation.entry.job_id == entry.job_id:
+            return None  # Later reservations wait for it.
+        slot = reservation.competing_slot(entry.slots)
+        if slot is not None and reservation.blocks(entry, now):
+            shared_gpus = {gpu for own in reservation.entry.slots for gpu in own.gpus}
+            names = [
+                cluster_state.nodes[slot.node].gpus.get(gpu, gpu)
+                for gpu in slot.gpus
+                if gpu in shared_gpus
+            ]
+            label = _capitalize(node_label(slot.node))
+            return WaitReason(
+                Cause.RESERVED,
+                reservation.message(f"{names[0]} of {label}" if names else label, now),
+            )
+    return None
 
 
 def _turn_reason(entry: QueueEntry, earlier_entries: Sequence[QueueEntry]) -> WaitReason | None:

@@ -95,7 +95,7 @@ class BundleService:
         view = self._jobs.queries.show(job_id)
         if view.state.is_live or view.state.is_queued:
             raise BackendError(
-                f"The job {job_id} is {view.state.label.lower()}; only a job that is not active "
+                f"The job {job_id} is {view.state_label.lower()}; only a job that is not active "
                 "can be exported.",
                 "Stop it first." if view.state.is_live else "Remove it from the queue.",
             )

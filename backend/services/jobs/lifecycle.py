@@ -196,7 +196,7 @@ class JobLifecycle:
         require_right(folder, file.user)
         if view.state is not JobState.STOPPING:
             raise BackendError(
-                f"The job {job_id} is {view.state.label.lower()}; killing it would lose everything "
+                f"The job {job_id} is {view.state_label.lower()}; killing it would lose everything "
                 "after its newest checkpoint.",
                 "Stop it first: that saves a checkpoint.",
             )

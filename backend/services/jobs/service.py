@@ -35,7 +35,7 @@ from backend.datastore.jobs.checkpoint_files import (
     verify,
 )
 from backend.datastore.jobs.files import JobFile, read_job
-from backend.datastore.jobs.owners import owner_rule, require_right, set_owner_rule
+from backend.datastore.jobs.owners import owner_rule, require_right, rule_refusal, set_owner_rule
 from backend.datastore.queue import files as queue_files
 from backend.node.run import launch_command
 from backend.records.base import content
@@ -548,7 +548,7 @@ class JobService:
         """
         folder, file, view = self._reaper.read_reaped(job_id)
         if view.state.is_live:
-            raise BackendError(f"The job {job_id} is {view.state.label.lower()}.", "Stop it first.")
+            raise BackendError(f"The job {job_id} is {view.state_label.lower()}.", "Stop it first.")
         require_right(folder, file.user)
         self.lifecycle.bring_home(folder)
         with as_backend_error(f"The job {job_id} could not be moved to the trash"):
@@ -563,6 +563,11 @@ class JobService:
         """Return the rule that only the owner stops a job, None without it."""
         with as_backend_error("The rule of the data root could not be read"):
             return owner_rule(self._root)
+
+    def rule_refusal(self) -> str:
+        """Return why this user may not change the rule, "" if the user may."""
+        with as_backend_error("The rule of the data root could not be read"):
+            return rule_refusal(self._root)
 
     def set_owner_rule(self, *, is_set: bool) -> OwnerRule | None:
         """Set or remove the rule that only the owner stops or removes a job."""

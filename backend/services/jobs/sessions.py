@@ -189,7 +189,7 @@ def _require_session(view: JobView) -> None:
             "Start sessions on nodes that were added by SSH.",
         )
     if not view.state.is_live:
-        message = view.error.message if view.error is not None else view.state.label
+        message = view.error.message if view.error is not None else view.state_label
         raise BackendError(
             f"The session {view.id} does not run: {message.rstrip('.')}.",
             "Wait until the queue starts it."

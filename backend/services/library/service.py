@@ -334,7 +334,7 @@ class LibraryService:
             if view.state.is_live or view.state.is_queued:
                 raise BackendError(
                     f"The {folder.text} is in use by the job “{sanitize(view.name)}” "
-                    f"({view.id}), which is {view.state.label.lower()}.",
+                    f"({view.id}), which is {view.state_label.lower()}.",
                     "Stop the job first." if view.state.is_live else "Remove it from the queue.",
                 )
         today = datetime.now(UTC)

@@ -36,6 +36,7 @@ from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import NodeState, Presence
 from backend.records.queue.entry import (
     HIGHEST,
+    LONGEST_S,
     LOWEST,
     STEP,
     Queue,
@@ -43,6 +44,7 @@ from backend.records.queue.entry import (
     QueueEntry,
     is_a_desk,
     node_key,
+    node_label,
     position_between,
     sorted_entries,
 )
@@ -51,6 +53,7 @@ from backend.records.queue.scheduling import (
     ClusterState,
     NodeView,
     node_view_of,
+    reservations_of,
     wait_reasons,
 )
 from backend.services.jobs.service import JobService
@@ -107,6 +110,7 @@ class QueueService:
         priority: int | None = None,
         not_before: datetime | None = None,
         *,
+        length_s: float | None = None,
         start_now: bool = False,
         start_over: bool = False,
         placement: Sequence[Placement] = (),
@@ -115,7 +119,11 @@ class QueueService:
         """Queue a job with its current content; the job starts as soon as possible.
 
         A job that ran before continues from its newest checkpoint, unless it starts over. A job
-        that is queued already gets the new priority and start time, and keeps its position.
+        that is queued already gets the new priority, start time and length, and keeps its position.
+
+        Args:
+            length_s: With it, the job's nodes and GPUs are reserved from ``not_before`` on; 0 for
+                no reservation, by default that of a session is its time limit.
 
         Raises:
             BackendError: The job runs, or can never run on its nodes; nothing was queued.
@@ -123,12 +131,12 @@ class QueueService:
         """
         previous_entry = entry_of(self._fresh_folder(job_id))
         if previous_entry is not None:
-            return self.change(job_id, priority, not_before, start_now=start_now)
-        _check_priority(priority or 0)
+            return self.change(job_id, priority, not_before, length_s=length_s, start_now=start_now)
+        _check(priority or 0, length_s or 0.0)
         view = self._jobs.queries.show(job_id)
         if view.state.is_live:
             raise BackendError(
-                f"The job {job_id} is {view.state.label.lower()}.", "Stop it before it is queued."
+                f"The job {job_id} is {view.state_label.lower()}.", "Stop it before it is queued."
             )
         folder, view, prepared_run = self._jobs.lifecycle.prepare(
             job_id, start_over, placement, progress
@@ -160,11 +168,14 @@ class QueueService:
                 not_before=_stamp(not_before),
                 needed_bytes=self._needed_bytes(config, job_id),
                 lasts_s=run_duration_s(view.status.total_steps - done_steps, view.status.pace_s),
+                length_s=view.length_s if length_s is None else length_s,
+                gives_way=config.gives_way,
                 queued=timestamps.utc_now(),
                 user=user_name(),
                 sweep=search.tag if search is not None else "",
                 at_once=search.search.at_once if search is not None else 0,
             )
+            _require_free_time(entry, entries)
             if placement:
                 job_files.write_placement(folder, config)
             queue_files.put(self._root, entry, prepared_run.launch)
@@ -194,15 +205,20 @@ class QueueService:
         priority: int | None = None,
         not_before: datetime | None = None,
         *,
+        length_s: float | None = None,
         start_now: bool = False,
     ) -> QueuedJob:
-        """Change the priority or the start time; ``start_now`` removes the start time."""
+        """Change priority, start time or length; ``start_now`` removes the start time."""
         entry = self._entry(job_id)
+        _check(priority or 0, length_s or 0.0)
         if priority is not None:
-            _check_priority(priority)
             entry = replace(entry, priority=priority)
+        if length_s is not None:
+            entry = replace(entry, length_s=length_s)
         if not_before is not None or start_now:
             entry = replace(entry, not_before=_stamp(not_before))
+        with as_backend_error("The queue could not be read"):
+            _require_free_time(entry, queue_files.entries(self._root))
         self._update_entry(entry)
         return self._queued_job(entry)
 
@@ -371,9 +387,26 @@ def _node_view(state: NodeState, running_jobs: RunningJobs) -> NodeView:
     return node_view_of(state.reading, running_jobs.tags, why_down=reason)
 
 
-def _check_priority(priority: int) -> None:
+def _check(priority: int, length_s: float) -> None:
     if not LOWEST <= priority <= HIGHEST:
         raise BackendError(f"A priority is between {LOWEST} and {HIGHEST}, not {priority}.")
+    if not 0 <= length_s <= LONGEST_S:
+        longest = f"{LONGEST_S / 3600:.0f}"
+        raise BackendError(f"A length is up to {longest} hours, not {length_s / 3600:g}.")
+
+
+def _require_free_time(entry: QueueEntry, entries: Sequence[QueueEntry]) -> None:
+    """Raise BackendError if another job has reserved a part of what the entry reserves."""
+    now = datetime.now(UTC)
+    others = [other for other in entries if other.job_id != entry.job_id]
+    for own in reservations_of((entry,), now):
+        for reservation in reservations_of(others, now):
+            slot = reservation.competing_slot(entry.slots)
+            if slot and reservation.begin < own.end and own.begin < reservation.end:
+                raise BackendError(
+                    reservation.message(node_label(slot.node), now),
+                    "Choose another time, or other GPUs.",
+                )
 
 
 def _stamp(time: datetime | None) -> str:

@@ -131,12 +131,12 @@ class ReportBuilder:
                 self._repetition(),
             )
         view = self._views[0] if len(self._views) == 1 else None
-        states = [view.state.label for view in self._views]
+        states = [view.state_label for view in self._views]
         counts = (f"{states.count(state)} {state.lower()}" for state in dict.fromkeys(states))
         return Report(
             sections[0].title if self._subject.study else self._subject.title,
             _subtitle(view) if view else f"{len(self._views)} jobs: {', '.join(counts)}",
-            view.state.label if view else "",
+            view.state_label if view else "",
             view.state.color_role if view else "",
             tuple(self._figures()) if self._views else (),
             tuple(sections),
@@ -258,7 +258,7 @@ class ReportBuilder:
 
     def _tables(self) -> Iterator[Table]:
         names, differing = self._names, self._comparison.differing
-        states = tuple(view.state.label for view in self._views)
+        states = tuple(view.state_label for view in self._views)
         results, state_row = self._comparison.results, _row("State", states)
         if self._subject.is_sweep:
             rated_rows = [row for row in results if row.key in self._rated] or results[:1]

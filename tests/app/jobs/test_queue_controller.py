@@ -115,8 +115,8 @@ def test_each_request_is_one_act_and_the_list_is_read_again(controller, service,
     actions.ask(job_actions.QUEUE, "a")
     actions.ask(job_actions.LEAVE_QUEUE, "a")
     actions.ask(job_actions.MOVE_TO_TOP, "a")
-    actions.ask(job_actions.CHANGE_QUEUED, "a", 7, start_time)
-    actions.ask(job_actions.CHANGE_QUEUED, "a", 7, None)
+    actions.ask(job_actions.CHANGE_QUEUED, "a", 7, start_time, 2.5)
+    actions.ask(job_actions.CHANGE_QUEUED, "a", 7, None, 0.0)
     actions.ask(job_actions.MOVE_QUEUED, "a", "b", "")
     actions.ask(job_actions.PAUSE_QUEUE, True)
     actions.ask(job_actions.PAUSE_QUEUE, False)
@@ -124,8 +124,8 @@ def test_each_request_is_one_act_and_the_list_is_read_again(controller, service,
         ("enqueue", "a"),
         ("dequeue", "a"),
         ("to_top", "a"),
-        ("change", "a", 7, start_time, ("start_now", False)),
-        ("change", "a", 7, None, ("start_now", True)),
+        ("enqueue", "a", 7, start_time, ("length_s", 9000.0), ("start_now", False)),
+        ("enqueue", "a", 7, None, ("length_s", 0.0), ("start_now", True)),
         ("reorder", "a", ("after_id", ""), ("before_id", "b")),
         ("pause",),
         ("resume",),

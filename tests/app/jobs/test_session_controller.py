@@ -124,23 +124,25 @@ def view_of(script: str, state: JobState) -> JobView:
 
 
 @pytest.mark.parametrize(
-    ("script", "state", "text"),
+    ("script", "state", "texts"),
     [
-        (f"{SESSION}@1", JobState.TRAINING, "Open session"),
-        (f"{SESSION}@1", JobState.CREATED, "Queue"),
-        (f"{SESSION}@1", JobState.FINISHED, ""),
-        ("mine@1", JobState.TRAINING, ""),
+        (f"{SESSION}@1", JobState.TRAINING, ("Running", "Open session", "Stop")),
+        (f"{SESSION}@1", JobState.STARTING, ("Starting", "Stop", "")),
+        (f"{SESSION}@1", JobState.CREATED, ("Draft", "Start", "Queue")),
+        (f"{SESSION}@1", JobState.FINISHED, ("Finished", "Export…", "")),
+        ("mine@1", JobState.TRAINING, ("Training", "Stop", "")),
     ],
 )
-def test_the_header_of_a_running_session_opens_it(
-    qtbot: QtBot, script: str, state: JobState, text: str
+def test_the_header_of_a_running_session_opens_it_first(
+    qtbot: QtBot, script: str, state: JobState, texts: tuple[str, str, str]
 ) -> None:
     header = JobHeader(JobActions())
     qtbot.addWidget(header)
     view = view_of(script, state)
     header.show_view(view, JobSubject(view))
     button = header._second_button
-    assert ("" if button.isHidden() else button.text()) == text
+    second = "" if button.isHidden() else button.text()
+    assert (header._badge._word.text(), header.main_button.text(), second) == texts
 
 
 def test_the_cost_of_a_stop_is_that_of_a_session() -> None:

@@ -35,5 +35,7 @@ def test_a_notice_is_shown_kept_and_leads_to_the_job(center):
     (notice,) = center.shown
     assert (notice.title, notice.text, notice.job_id) == ("Your job digits", message, "j1")
     assert NotificationStore(center.path).unread_count_of("/data") == 1
+    center.show_owner_notices((OwnerNotice("j1", "digits", "It waits.", owner="anna"),))
+    assert center.shown.pop().title == "Job digits of anna"
     center.show_owner_notices(())
     assert len(center.shown) == 1

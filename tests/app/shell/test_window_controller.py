@@ -125,6 +125,20 @@ def test_a_choice_in_the_settings_applies_at_once_and_is_remembered(qtbot, progr
     assert scale_for(preferences.scale_percent) == "1.25"
 
 
+def test_the_owner_of_the_data_root_switches_who_stops_jobs(qtbot, program, monkeypatch):
+    program.frame.open_settings()
+    page, rule = find_only(SettingsPage, program.window), services_of(program).jobs.owner_rule
+    qtbot.waitUntil(page.owner_switch.isEnabled)
+    page.owner_switch.click()
+    qtbot.waitUntil(lambda: rule() is not None)
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    page.owner_switch.click()
+    qtbot.waitUntil(lambda: not page.owner_switch.isEnabled())
+    assert page.owner_switch.isChecked()
+    assert "who owns the folder of the data root" in page._owner_row.description.text()
+    assert rule() is not None
+
+
 def test_everything_is_checked_from_the_settings_and_a_leftover_is_moved(qtbot, program):
     program.frame.open_settings()
     page = find_only(SettingsPage, program.window).verify

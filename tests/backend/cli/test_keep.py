@@ -3,24 +3,32 @@
 import hashlib
 import json
 
+import pytest
+
 from backend.cli.main import run
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.state import JobState
 from tests.fakes import trained
 
 NAME = "epoch-0001-step-000010"
 
 
-def test_a_shell_command_keeps_a_checkpoint(tmp_path, capsys):
-    root = tmp_path / "root"
-    job_id = trained.job(root, "digits", [0.5] * 10)
+def common_options(folder, **settings):
+    """Return the options of a data root with the job digits, which has a checkpoint."""
+    root = folder / "root"
+    job_id = trained.job(root, "digits", [0.5] * 10, **settings)
     checkpoints = DataRoot(root).job(job_id).checkpoints
     (checkpoints / f"{NAME}.pt").write_bytes(b"weights")
     digest = hashlib.sha256(b"weights").hexdigest()
     record = Checkpoint(NAME, 1, 1, 10, 0, 7, digest, "", "2026-11-21T07:30:00Z")
     replace_json(checkpoints / f"{NAME}.json", record.to_dict())
-    common = ["--data-root", str(root), "--catalogue", str(tmp_path / "here" / "c.sqlite")]
+    return ["--data-root", str(root), "--catalogue", str(folder / "here" / "c.sqlite")]
+
+
+def test_a_shell_command_keeps_a_checkpoint(tmp_path, capsys):
+    common = common_options(tmp_path)
 
     def output(*args):
         assert run([*common, "job", *args], lambda *_: 0) == 0
@@ -43,3 +51,21 @@ def test_a_shell_command_keeps_a_checkpoint(tmp_path, capsys):
         "Created",
     ]
     assert f"Always kept: {NAME} (by " in output("acts", "digits")
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("optimizer.lr=fast", "Learning rate must be a number"),
+        ("lr=fast", "Learning rate must be a number"),
+        ("nodes=many", "Nodes of Slurm must be a whole number"),
+        ("name=digits", "Name cannot change when a job is resumed"),
+        ("mode=max", "Mode cannot change when a job is resumed"),
+    ],
+)
+def test_a_resume_takes_the_last_word_of_a_setting_as_a_sweep_does(
+    tmp_path, capsys, assignment, message
+):
+    common = common_options(tmp_path, state=JobState.INTERRUPTED, epochs=9)
+    assert run([*common, "job", "resume", "digits", "--set", assignment], lambda *_: 0) == 1
+    assert message in capsys.readouterr().err

@@ -266,6 +266,26 @@ def test_the_points_do_not_depend_on_the_pieces_in_which_a_file_grows(
         ("a.tsv", "Epoch\tLoss\n1\t2.5\n2\t2\n", {"Loss": {1: 2.5, 2: 2.0}}),
         ("b.csv", "Epoche;epoch;Verlust\nx;1;0,5\n", {"Verlust": {1: 0.5}}),
         ("c", "# step loss\n10 0.5\n20 0.25\n", {"loss": {10: 0.5, 20: 0.25}}),
+        ("d.csv", "# run 7\n#\nstep,loss\n1,0.9\n", {"loss": {1: 0.9}}),
+        ("e.csv", "Run of Monday, seed 1\n\nstep,loss\n1,0.9\n", {"loss": {1: 0.9}}),
+        ("f.tsv", "# host a\tb\nepoch\tloss\n1\t\n2\t3\n", {"loss": {2: 3.0}}),
+        (
+            "g.csv",
+            'step,loss,seen\n500,0.9,"750,000"\n"1,000",0.8,"1,500,000"\n',
+            {"loss": {500: 0.9, 1000: 0.8}, "seen": {500: 750_000.0, 1000: 1_500_000.0}},
+        ),
+        ("h.csv", 'epoch,loss\n1,"0,5"\n', {"loss": {1: 0.5}}),
+        (
+            "i.csv",
+            "step;loss\n1;1.200,5\n2;1,200.5\n3;0,5\n",
+            {"loss": {1: 1200.5, 2: 1200.5, 3: 0.5}},
+        ),
+        (
+            "j.csv",
+            "step [-],loss [a.u.],acc (%)\n1,0.9,50.25%\n",
+            {"loss [a.u.]": {1: 0.9}, "acc (%)": {1: 50.25}},
+        ),
+        ("k.csv", "Epoch (no.),time [s],loss\n1,7,0.5\n", {"loss": {1: 0.5}}),
         ("history.json", '{"epoch": [1, 2], "loss": [3, 2]}', {"loss": {1: 3.0, 2: 2.0}}),
         (
             "state",

@@ -363,7 +363,13 @@ def test_the_log_says_which_variables_a_script_gets_and_keeps_secrets(
     ("patterns", "text", "message"),
     [
         (["loss: {loss}"], "loss: 0.5\nloss: 0.25\n", ""),
-        (["loss: {loss}", "f1: {f1}"], "loss: 0.5\n", ""),
+        (["loss: {loss}", "f1: {f1}"], "loss: 0.5\nf1: 0.25\n", ""),
+        (
+            ["loss: {loss}", "f1: {f1}"],
+            "loss: 0.5\n",
+            "No line of the log has a number at “f1: {f1}”. "
+            "The curves are from other lines or files.",
+        ),
         ([], "loading\n", ""),
         (["los: {loss}"], "loss: 0.5\n", "No line of the log has a number at “los: {loss}”."),
         (["l {l}", "a {a}"], "", "No line of the log has a number at “l {l}”, “a {a}”."),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import numpy as np
 
 from app.runtime.controller import ignore
+from backend.records.base import timestamps
 from backend.records.jobs.ledger import LedgerKey, UsageTable, ledger_rows
-from backend.records.jobs.placement import THIS_COMPUTER
+from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.usage import NodeUsage, RunUsage
 from backend.records.nodes.entry import SetUp, SetUpStep, StepState
 from backend.records.nodes.provisioning_options import SetUpOptions
@@ -21,6 +23,7 @@ from backend.records.nodes.reading import (
     NodeState,
     Presence,
 )
+from backend.records.queue.entry import Queue, QueuedJob, QueueEntry
 from backend.records.slurm.cluster import Partition, SlurmNode
 from tests.pictures import lab
 from tests.pictures.gallery import EVERY, LARGE, LARGE_SMALL, SMALL, SMALLEST, screen
@@ -166,6 +169,23 @@ def node_detail_week(stage: Stage) -> None:
     card = _detail(stage, "gpu07", agent_history=agent_history).detail._history_card
     card._period_picker.choose("168")
     card.show_extended_history()
+
+
+@screen("node-detail-reserved", LARGE_SMALL)
+def node_detail_reserved(stage: Stage) -> None:
+    """From 40 minutes on for two hours, and then for another user."""
+    page = _detail(stage, "gpu07")
+    entry = QueueEntry("q1", "thesis, last run", 1, (Placement("gpu07", 1),), "", length_s=7200.0)
+    entries = (
+        replace(entry, user="anna", not_before=stamp_in(2400.0)),
+        replace(entry, job_id="q2", name="demo", user="ben", not_before=stamp_in(9600.0)),
+    )
+    page.detail.show_queue(Queue(tuple(QueuedJob(entry, 1) for entry in entries)))
+    page.detail._show_history()
+
+
+def stamp_in(seconds: float) -> str:
+    return timestamps.stamp(datetime.fromtimestamp(lab.NOW + seconds, UTC))
 
 
 @screen("node-detail-ecc")

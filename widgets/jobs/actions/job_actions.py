@@ -115,7 +115,14 @@ MOVE_TO_TOP = JobAction(
 PRIORITY = JobAction(
     "priority",
     "Priority and time…",
-    is_offered=lambda subject: subject.job.state.is_queued and subject.queued_job is not None,
+    make_title=lambda subject: (
+        "Priority and time…" if subject.job.state.is_queued else "Queue for later…"
+    ),
+    is_offered=lambda subject: (
+        subject.job.state is JobState.CREATED
+        or (subject.job.state.is_queued and subject.queued_job is not None)
+    ),
+    needs_page=True,
 )
 LEAVE_QUEUE = JobAction(
     "leave",
@@ -235,12 +242,17 @@ def main_action(subject: JobSubject) -> JobAction:
     """
     if subject.can_cancel:
         return CANCEL
-    action = action_for_state(subject)
+    action = OPEN_SESSION if opens_session(subject) else action_for_state(subject)
     if subject.busy_label:
         action = replace(
             action, text=subject.busy_label, shortcut="", tip="", disabled_tip="", is_enabled=never
         )
     return action
+
+
+def opens_session(subject: JobSubject) -> bool:
+    """Return whether the user can work in the job, which then comes before its stop."""
+    return subject.job.is_session and subject.job.state is JobState.TRAINING
 
 
 def action_for_state(subject: JobSubject) -> JobAction:
@@ -440,8 +452,8 @@ SHOW_NODE = Request[[str]]("show_node")
 """The name of a node."""
 SHOW_PROCESSES = Request[[str]]("show_processes")
 """The name of a node, whose processes are to be shown."""
-CHANGE_QUEUED = Request[[str, int, datetime | None]]("change_queued")
-"""A job id, its new priority, and the time before which it does not start."""
+CHANGE_QUEUED = Request[[str, int, datetime | None, float]]("change_queued")
+"""A job id, its priority, its earliest start, and the hours that it reserves; not queued: queue."""
 MOVE_QUEUED = Request[[str, str, str]]("move_queued")
 """A job id, and the job before or after which to place it; the other id is ""."""
 PAUSE_QUEUE = Request[[bool]]("pause_queue")

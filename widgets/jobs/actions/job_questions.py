@@ -11,7 +11,14 @@ from PySide6.QtWidgets import QWidget
 from backend.records.base.timestamps import instant
 from backend.records.base.validation import sanitize, tags_error
 from backend.records.nodes.reading import NodeState
-from backend.records.queue.entry import FORMS, HIGHEST, LOWEST, QueueEntry, parse_start_time
+from backend.records.queue.entry import (
+    FORMS,
+    HIGHEST,
+    LONGEST_S,
+    LOWEST,
+    QueueEntry,
+    parse_start_time,
+)
 from widgets.common import formats
 from widgets.common.dialog import Question
 from widgets.common.fields import Field, LineEdit, SpinBox
@@ -21,7 +28,7 @@ from widgets.common.theme import S3
 from widgets.jobs.actions.job_actions import CHANGE_QUEUED, JobActions
 from widgets.jobs.placement.placement_picker import PlacementPicker
 
-_PRIORITY_W = 96
+_PRIORITY_W, _HOURS_W, _QUEUE_W = 96, 144, 600
 _MOVE_W, _NODES_H = 720, 280
 _MAX_NAMES, _NAME_CHARS = 3, 40
 
@@ -104,21 +111,37 @@ class TrashQuestion(Question):
 def queue_question(
     entry: QueueEntry, actions: JobActions, parent: QWidget | None = None
 ) -> Question:
-    """Ask for the priority of a waiting job, and the time before which it does not start."""
+    """Ask for the priority of a job in the queue, its earliest start, and what it reserves."""
     priority = SpinBox(entry.priority, minimum=LOWEST, maximum=HIGHEST, name="Priority")
     priority.setFixedWidth(_PRIORITY_W)
     start_time = instant(entry.not_before)
     time_text = f"{start_time.astimezone():%Y-%m-%d %H:%M}" if start_time is not None else ""
     edit = LineEdit(time_text, placeholder="as soon as possible", name="Not before")
     field = Field("Not before", edit)
+    hours_text = f"{entry.length_s / 3600:g}" if entry.length_s else ""
+    hours_edit = LineEdit(hours_text, placeholder="no reservation", name="Reserve for")
+    hours_edit.setFixedWidth(_HOURS_W)
+    hours_field = Field("Reserve for, in hours", hours_edit)
 
     def read_time() -> datetime | None:
         time_text = edit.text().strip()
         return parse_start_time(time_text, datetime.now().astimezone()) if time_text else None
 
+    def read_hours() -> float:
+        text = hours_edit.text().strip().replace(",", ".")
+        hours = float(text) if text else 0.0
+        if not 0 <= hours * 3600 <= LONGEST_S:
+            raise ValueError
+        return hours
+
     def check() -> bool:
         """Show the time in the text, or examples of its format."""
         field.set_error("")
+        hours_field.set_error("")
+        try:
+            read_hours()
+        except ValueError:  # Of any text.
+            hours_field.set_error(f"A number up to {LONGEST_S / 3600:.0f}")
         field.set_note(f"For example {FORMS}. Empty: as soon as possible.")
         try:
             start_time = read_time()
@@ -127,15 +150,17 @@ def queue_question(
         else:
             if start_time is not None:
                 field.set_note(f"Not before {formats.full_time(start_time)}")
-        return not field.error()
+        return not field.error() and not hours_field.error()
 
     def save() -> None:
-        actions.ask(CHANGE_QUEUED, entry.job_id, priority.value(), read_time())
+        request = entry.job_id, priority.value(), read_time(), read_hours()
+        actions.ask(CHANGE_QUEUED, *request)
 
-    return Question("Priority and time", "Save", save, parent).ask(
+    return Question("Priority and time", "Save", save, parent, width=_QUEUE_W).ask(
         f"“{sanitize(entry.name, _NAME_CHARS)}” starts automatically when its turn "
-        "comes and its nodes are free. Higher priorities start first.",
-        row(Field("Priority", priority), (field, 1), gap=S3, top=True),
+        "comes and its nodes are free. Higher priorities start first. With a time and hours, its "
+        "GPUs are kept free for it from then on.",
+        row(Field("Priority", priority), (field, 1), hours_field, gap=S3, top=True),
         check=check,
     )
 

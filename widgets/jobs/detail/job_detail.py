@@ -111,6 +111,7 @@ class JobDetail(QWidget):
 
     def open_job(self, view: JobView) -> None:
         """Show another job: at its first tab, or at the tab of the previous job."""
+        usual_tabs = ("failure", "curves", "" if self._view is None else _first_tab(self._view))
         self._view = view
         self._announcer.open_job(view)
         self._checkpoints = None
@@ -130,9 +131,8 @@ class JobDetail(QWidget):
             self.checkpoints.show_checkpoints(view, ())
         self.failure.clear()
         self._update_page()
-        first_tab = "failure" if view.state.has_failed else "curves"
         previous_tab = self.tabs.key()
-        self.tabs.choose(first_tab if previous_tab in ("failure", "curves") else previous_tab)
+        self.tabs.choose(_first_tab(view) if previous_tab in usual_tabs else previous_tab)
         self.job_actions.ask(job_actions.READ_SETTINGS, view.id)
         self.job_actions.ask(job_actions.READ_HISTORY, view.id)
 
@@ -507,6 +507,12 @@ class JobDetail(QWidget):
         self._move_dialog.open(dialog)
 
 
+def _first_tab(view: JobView) -> str:
+    if view.state.has_failed:
+        return "failure"
+    return "log" if view.is_session else "curves"
+
+
 class _Announcer:
     """Announces each new state, and every 10 % of progress, to screen readers.
 
@@ -531,7 +537,7 @@ class _Announcer:
         if view.state is not announced_view.state or view.run != announced_view.run:
             self._announced_view = view
             cause = view.error.message if view.error is not None and view.state.has_failed else ""
-            self._announce(f"{view.name}: {view.state.label}. {cause}".strip())
+            self._announce(f"{view.name}: {view.state_label}. {cause}".strip())
         elif view.state.is_live and _progress_tenths(view) > _progress_tenths(announced_view):
             self._announced_view = view
             self._announce(

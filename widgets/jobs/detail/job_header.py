@@ -25,8 +25,10 @@ from widgets.jobs.actions.job_actions import (
     JobAction,
     JobActions,
     JobSubject,
+    action_for_state,
     fill_job_menu,
     main_action,
+    opens_session,
 )
 from widgets.jobs.detail.header_texts import header_figures, run_details
 from widgets.jobs.ranks.rank_strip import rank_marks
@@ -80,7 +82,7 @@ class JobHeader(QWidget):
         self._view, self._subject = view, subject
         self._ring.set_progress(view.state, view.progress, rank_marks(view))
         self._name.show_name(view.name)
-        self._badge.set_state(view.state, view.progress or 0.0, run_details(view))
+        self._badge.set_state(view.state, view.progress or 0.0, run_details(view), view.state_label)
         # A job that ran once has no other runs to choose from.
         self.runs_button.setVisible(view.run > 1)
         self.runs_button.setText(f"Run {formats.count(view.run)}")
@@ -95,12 +97,11 @@ class JobHeader(QWidget):
             )
         self.main_button.set_kind("primary" if self._main_action.is_primary else "plain")
         self._second_action = job_actions.LEAVE_QUEUE if view.state.is_queued else job_actions.QUEUE
-        is_session_open = job_actions.OPEN_SESSION.is_offered(subject)
-        if is_session_open:
-            self._second_action = job_actions.OPEN_SESSION
+        if opens_session(subject):
+            self._second_action = action_for_state(subject)
         self._second_action.show_on(self._second_button, subject)
         self._second_button.setVisible(
-            is_session_open or view.state.is_queued or view.state is JobState.CREATED
+            opens_session(subject) or view.state.is_queued or view.state is JobState.CREATED
         )
         self._second_button.setEnabled(not subject.busy_label)
 

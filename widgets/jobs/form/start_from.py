@@ -347,7 +347,7 @@ def _run_remark(view: JobView) -> str:
     run_time = formats.time_or_day(
         instant(view.status.ended_at or view.status.started_at or view.created), time()
     )
-    return f"{view.state.label}, {run_time}"
+    return f"{view.state_label}, {run_time}"
 
 
 def _checkpoint_remark(checkpoint: Checkpoint, job: JobView) -> str:

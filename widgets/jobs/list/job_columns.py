@@ -163,7 +163,7 @@ def cell_text(summary: JobSummary, column: JobColumn) -> str:
     if column in SETTINGS:
         return _setting_text(summary, column.key)
     texts = {
-        JobColumn.STATE: summary.state.label,
+        JobColumn.STATE: summary.state_label,
         JobColumn.NAME: summary.name,
         JobColumn.USER: summary.user,
     }
@@ -250,9 +250,9 @@ def _accessible_text(
         return f"{column.title}: {cell_text(summary, column)}" if column is not None else ""
     if queued_job is not None:
         position = f"place {queued_job.number}"
-        return f"{summary.name}, {summary.state.label}, {position}. {queued_job.full_message}"
+        return f"{summary.name}, {summary.state_label}, {position}. {queued_job.full_message}"
     progress = formats.progress(summary.progress)
-    return f"{summary.name}, {summary.state.label}, {progress}. {summary.reason}"
+    return f"{summary.name}, {summary.state_label}, {progress}. {summary.reason}"
 
 
 CELL_ROLES: dict[int, Callable[[JobSummary, JobColumn | None, QueuedJob | None], str | None]] = {

@@ -137,7 +137,7 @@ class JobDelegate(QStyledItemDelegate):
             box.setRight(time_box.left() - S2)
             paint_colored_texts(painter, box, count_texts(summary.sweep))
             return
-        state_text = summary.state.label
+        state_text = summary.state_label
         if summary.state in _PERCENT_STATES and summary.progress is not None:
             state_text = f"{state_text} {formats.progress(summary.progress)}"
         state_role = "warn" if summary.contact_warning else state_color_role(summary.state)

@@ -147,7 +147,7 @@ def _paint_state(painter: QPainter, cell: QRectF, summary: JobSummary) -> None:
     paint_state(painter, glyph, summary.state, summary.progress or 0.0, current_turn())
     label_box = cell.adjusted(ICON_NAV + S2, 0, 0, 0)
     color_role = "warn" if summary.contact_warning else state_color_role(summary.state)
-    paint_text(painter, label_box, summary.state.label, "small_strong", color_role)
+    paint_text(painter, label_box, summary.state_label, "small_strong", color_role)
 
 
 def _paint_tags(

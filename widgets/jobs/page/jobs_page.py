@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QMenu, QWidget
 
 from backend.records.jobs.summary import JobQuery, JobSummary
 from backend.records.jobs.view import JobView, RunUpdate
-from backend.records.queue.entry import Queue
+from backend.records.queue.entry import Queue, QueueEntry
 from backend.records.sweeps.summary import MIN_JOBS
 from widgets.common.actions import fill_menu
 from widgets.common.cards import LOADING_TEXT_DELAY_MS, EmptyState
@@ -548,9 +548,11 @@ class JobsPage(QWidget):
             self.job_actions.ask(action, job_id)
 
     def _ask_priority(self, job_id: str) -> None:
-        position = self.model.queued_job(job_id)
-        if position is not None:
-            dialog = queue_question(position.entry, self.job_actions, self)
+        position, view = self.model.queued_job(job_id), self.open_view
+        if view is not None and view.id == job_id:
+            new_entry = QueueEntry(job_id, view.name, 1, (), "", length_s=view.length_s)
+            entry = position.entry if position is not None else new_entry
+            dialog = queue_question(entry, self.job_actions, self)
             dialog.finished.connect(dialog.deleteLater)
             dialog.open()
 

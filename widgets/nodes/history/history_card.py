@@ -15,13 +15,14 @@ from PySide6.QtWidgets import QWidget
 
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import Gpu, NodeState
+from backend.records.queue.entry import Queue
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl
 from widgets.common.cards import Card
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, Item, col, row
 from widgets.common.theme import S1, S2, SEGMENTED_SMALL_H
-from widgets.nodes.history.job_timeline import JobTimeline, job_bars
+from widgets.nodes.history.job_timeline import JobTimeline, job_bars, reserved_bars
 from widgets.nodes.history.node_history import (
     BY_KEY,
     HOT_C,
@@ -183,6 +184,7 @@ class HistoryCard(Card):
         self._job_period: JobPeriod | None = None
         self._state: NodeState | None = None
         self._jobs: tuple[JobView, ...] = ()
+        self._queue = Queue()
         self._built_key: tuple[object, ...] = ()
         self._count = 0
         self._data: dict[tuple[str, str], CurveData] = {}
@@ -260,6 +262,10 @@ class HistoryCard(Card):
             data.append(times[-1], history.series(*key)[-1], time_s=times[-1])
         self._count = history.count
         self._refresh_marks()
+
+    def show_queue(self, queue: Queue) -> None:
+        """Take the queue; its reservations are shown with the next update of the node."""
+        self._queue = queue
 
     def clear(self) -> None:
         """Clear for another node, until its own history arrives."""
@@ -404,7 +410,15 @@ class HistoryCard(Card):
         title, name = self._title.text(), node_title(self._state.name)
         plot_subject = title if name in title else f"{name}, {title[:1].lower()}{title[1:]}"
         start_s = min(start_s, end_s - _MIN_PERIOD_S)
-        self.timeline.show_bars(job_bars(self._jobs, self._state.name), start_s, end_s)
+        # Half of the axis, at most, is for what is to come.
+        limit_s, axis_end_s = 2 * end_s - start_s, end_s + _NAME_SHARE * (end_s - start_s)
+        bars = job_bars(self._jobs, self._state.name)
+        if self._job_period is None:
+            reservations = reserved_bars(self._queue, self._state, end_s)
+            bars += tuple(bar for bar in reservations if bar.start_s < limit_s)
+            reserved_s = (bar.end_s for bar in bars if bar.is_reserved and bar.end_s)
+            axis_end_s = max(axis_end_s, min(limit_s, max(reserved_s, default=0.0)))
+        self.timeline.show_bars(bars, start_s, end_s)
         self._peers_label.setText(self._peers_text())
         threshold = ThresholdLine(HOT_C, f"hot above {formats.temperature(HOT_C)}")
         spans = problem_axis_spans(
@@ -412,7 +426,7 @@ class HistoryCard(Card):
         )
         for plot, quantity in zip(self._plots.plots, self._plots.quantities, strict=True):
             plot.title = f"{quantity.title}, {plot_subject}"
-            plot.set_fixed_x(start_s, end_s + _NAME_SHARE * (end_s - start_s))
+            plot.set_fixed_x(start_s, axis_end_s)
             is_heat = quantity.key == "temperature"
             plot.set_marks(thresholds=[threshold] if is_heat else [], spans=spans)
             # Only once, in the upper plot.

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, Qt
-from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent
+from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from backend.records.base.timestamps import instant
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.view import JobView
+from backend.records.nodes.reading import NodeState
+from backend.records.queue.entry import Queue
+from backend.records.queue.scheduling import reservations_of
 from widgets.common import formats, theme
 from widgets.common.labels import plain_tip
 from widgets.common.painting import fill_round, paint_text
@@ -23,11 +28,13 @@ _MIN_W, _NAME_FROM_W = 3.0, 36.0
 
 @dataclass(frozen=True)
 class JobBar:
-    """One run. Times are Unix times; `end_s` is None while the job runs."""
+    """One run, or a reservation. Times are Unix times; `end_s` is None while the job runs."""
 
     name: str
     start_s: float
     end_s: float | None = None
+    is_reserved: bool = False
+    user: str = ""
 
 
 def job_bars(views: Iterable[JobView], node: str) -> tuple[JobBar, ...]:
@@ -42,6 +49,22 @@ def job_bars(views: Iterable[JobView], node: str) -> tuple[JobBar, ...]:
         elif end is not None:
             bars.append(JobBar(view.name, start.timestamp(), end.timestamp()))
     return tuple(sorted(bars, key=lambda bar: bar.start_s))
+
+
+def reserved_bars(queue: Queue, state: NodeState, now_s: float) -> tuple[JobBar, ...]:
+    """Return the coming reservations of a node, earliest first."""
+    host = state.reading.host if state.reading is not None else ""
+    entries = (
+        job.entry
+        for job in queue.jobs
+        if any(placement.node == state.name for placement in job.entry.placement)
+        # Each desktop calls itself "this-computer".
+        and (state.name != THIS_COMPUTER or job.entry.host == host)
+    )
+    return tuple(
+        JobBar(r.entry.name, r.begin.timestamp(), r.end.timestamp(), True, r.entry.user)
+        for r in reservations_of(entries, datetime.fromtimestamp(now_s).astimezone())
+    )
 
 
 def arrange_bars(bars: Sequence[JobBar], start_s: float) -> list[list[JobBar]]:
@@ -113,8 +136,12 @@ class JobTimeline(QWidget):
         t = theme.current()
         for bar, rect in self._bar_rects():
             is_running = bar.end_s is None
-            painter.setPen(Qt.PenStyle.NoPen)
-            fill_round(painter, rect, t.q("live_tint" if is_running else "sunken"), R_CELL)
+            if bar.is_reserved:
+                painter.setPen(QPen(t.q("text3"), 1.0))
+                painter.setBrush(Qt.BrushStyle.NoBrush)
+                painter.drawRoundedRect(rect.adjusted(0.5, 0.5, -0.5, -0.5), R_CELL, R_CELL)
+            else:
+                fill_round(painter, rect, t.q("live_tint" if is_running else "sunken"), R_CELL)
             if rect.width() >= _NAME_FROM_W:
                 name_rect = rect.adjusted(8, 0, -8, 0)
                 paint_text(painter, name_rect, bar.name, "tiny", "live" if is_running else "text2")
@@ -145,4 +172,8 @@ class JobTimeline(QWidget):
 def _bar_text(bar: JobBar) -> str:
     if bar.end_s is None:
         return f"{bar.name}, running since {formats.clock(bar.start_s)}"
+    if bar.is_reserved:
+        user = f" by {bar.user}" if bar.user else ""
+        begin, end = (formats.full_time(time_s) for time_s in (bar.start_s, bar.end_s))
+        return f"Reserved{user} for {bar.name}, {begin} to {end}"
     return f"{bar.name}, {formats.clock(bar.start_s)} to {formats.clock(bar.end_s)}"

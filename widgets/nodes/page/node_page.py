@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QGridLayout, QWidget
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import Finding, NodeReading, NodeState, Orphan, Presence
+from backend.records.queue.entry import Queue
 from backend.records.slurm.cluster import Partition
 from widgets.common import formats
 from widgets.common.actions import MoreButton, fill_menu
@@ -229,6 +230,10 @@ class NodePage(QWidget):
     def _show_history(self) -> None:
         if self._state is not None:
             self._history_card.show_history(self._history, self._state, self._views)
+
+    def show_queue(self, queue: Queue) -> None:
+        """Take the queue, for the reservations of the node."""
+        self._history_card.show_queue(queue)
 
     def show_extended_history(self) -> None:
         """Rebuild the plots: the history now begins earlier than before."""

@@ -80,7 +80,7 @@ def replay(
         view = services.queries.wait(view.id)
         if view.state is JobState.FINISHED:
             return _comparison_answer(services.replays.compare(view.id))
-    line = f"{view.id}: {view.name}, {view.state.label}"
+    line = f"{view.id}: {view.name}, {view.state_label}"
     if wait:
         return Answer(view, line, failed=True)
     start = Note(f"Start it: {COMMAND} job start {view.id}")

@@ -48,7 +48,7 @@ def list_jobs(services: Services) -> Answer:
     rows = (
         (
             view.id,
-            view.state.label,
+            view.state_label,
             "–" if view.progress is None else f"{view.progress:.0%}",
             view.name,
             cause_message(view) or view.status.message,
@@ -75,9 +75,9 @@ def _properties(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
         ("Name", view.name),
         (
             "State",
-            f"{view.state.label} ({view.contact_warning})"
+            f"{view.state_label} ({view.contact_warning})"
             if view.contact_warning
-            else view.state.label,
+            else view.state_label,
         ),
         (
             "Queue",

@@ -143,7 +143,7 @@ def compare(
         return Answer({"path": str(path), "bytes": path.stat().st_size}, f"Wrote {path}.")
     comparison = services.comparison.compare(ids)
     settings = (*comparison.differing, *(comparison.equal if all else ()))
-    states = ("State", *(view.state.label for view in comparison.jobs))
+    states = ("State", *(view.state_label for view in comparison.jobs))
     names = ("", *(view.name for view in comparison.jobs))
     table = Table(names, (states, *_lines(comparison.results), *_lines(settings)))
     notes = []

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 from backend.base.errors import BackendError
 from backend.cli import questions
 from backend.cli.command import ArgSpec, command
-from backend.cli.parameters import JobId, NodePlacements, Reason, Wait
+from backend.cli.parameters import JobId, NodePlacements, Reason, Wait, parse_hours, start_time
 from backend.cli.printing import Answer, print_note
 from backend.cli.runs import follow, state_answer
 from backend.cli.session import Session
@@ -17,7 +16,7 @@ from backend.records.jobs.placement import node_label
 from backend.records.jobs.settings import CHANGEABLE
 from backend.records.jobs.view import JobView
 from backend.records.nodes.preflight import Preflight, PreflightFinding, TrialResult
-from backend.records.queue.entry import FORMS, QueuedJob, parse_start_time
+from backend.records.queue.entry import FORMS, QueuedJob
 from backend.records.sweeps.values import field_kind, typed_value
 from backend.services.context.container import Services
 
@@ -65,6 +64,9 @@ def _changes(_services: Services, assignments: Sequence[str]) -> tuple[tuple[str
         path, is_set, text = assignment.partition("=")
         if not is_set:
             raise BackendError(f"--set {assignment}: has no “=”.", f"Use --set {assignment}=VALUE.")
+        # As in a sweep, the last word of a setting is enough if no other one has it.
+        matches = [setting for setting in CHANGEABLE if setting.rpartition(".")[2] == path]
+        path = matches[0] if len(matches) == 1 else path
         try:
             changes.append((path, typed_value(path, text)))
         except ValueError as error:
@@ -118,16 +120,20 @@ def queue(
     *,
     priority: Annotated[int | None, ArgSpec("N", "-100 to 100, default 0")] = None,
     not_before: Annotated[str, ArgSpec("TIME", f"{FORMS}, or now")] = "",
+    hours: Annotated[
+        float | None,
+        ArgSpec("H", "reserve its nodes and GPUs from TIME on for so long", parse=parse_hours),
+    ] = None,
     start_over: Annotated[bool, "begin at step 1, even if it ran before"] = False,
 ) -> Answer:
     """Queue a job to start automatically, or change its entry."""
     starts_now = not_before == "now"
-    start_time = None if starts_now or not not_before else _start_time(not_before)
     return _queue_answer(
         session.services.queue.enqueue(
             id,
             priority,
-            start_time,
+            None if starts_now else start_time(not_before),
+            length_s=None if hours is None else hours * 3600,
             start_now=starts_now,
             start_over=start_over,
             progress=session.progress,
@@ -135,18 +141,11 @@ def queue(
     )
 
 
-def _start_time(text: str) -> datetime:
-    try:
-        return parse_start_time(text, datetime.now().astimezone())
-    except ValueError as error:
-        raise BackendError(str(error)) from error
-
-
 @command("job unqueue")
 def unqueue(services: Services, id: JobId, *, reason: Reason = "") -> Answer:
     """Remove a job from the queue."""
     view = services.queue.dequeue(id, reason)
-    return Answer(view, f"{view.id}  {view.state.label}")
+    return Answer(view, f"{view.id}  {view.state_label}")
 
 
 @command("job reorder", one_of=("before", "after", "first"))

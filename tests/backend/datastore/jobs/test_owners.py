@@ -106,12 +106,37 @@ def test_with_the_rule_only_the_owner_and_who_set_it_may_stop(
             owners.require_right(folder, job.user)
         assert "belongs to anna" in caught.value.message
         assert caught.value.remedy == "Ask anna or admin."
-        with pytest.raises(BackendError, match="admin set the rule"):
-            owners.set_owner_rule(root, is_set=False)
     log_in(monkeypatch, "admin")
     owners.set_owner_rule(root, is_set=False)
     log_in(monkeypatch, user)
     owners.require_right(folder, job.user)
+
+
+@pytest.mark.parametrize(
+    ("uid", "is_mounted", "refusal"),
+    [
+        (os.geteuid(), True, ""),
+        (0, True, ""),
+        (4711, True, "Only root, who owns the folder of the data root, can change this."),
+        (4711, False, "Only anna, who set this, can change it."),
+    ],
+)
+def test_only_the_owner_of_the_folder_sets_and_removes_the_rule(
+    root: OpenRoot, uid: int, is_mounted: bool, refusal: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_in(monkeypatch, "anna")
+    owners.set_owner_rule(root, is_set=True)
+    log_in(monkeypatch, "ben")
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    monkeypatch.setattr(Path, "owner", lambda _path: "root")
+    monkeypatch.setattr(type(root.files), "is_mounted", is_mounted)
+    assert owners.rule_refusal(root) == refusal
+    if refusal:
+        with pytest.raises(BackendError, match=refusal):
+            owners.set_owner_rule(root, is_set=False)
+    else:
+        owners.set_owner_rule(root, is_set=False)
+    assert (owners.owner_rule(root) is not None) == bool(refusal)
 
 
 def test_a_damaged_rule_is_a_rule(

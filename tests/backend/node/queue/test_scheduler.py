@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,16 @@ from backend.node.queue.running_jobs import LiveRuns
 from backend.node.queue.scheduler import Scheduler
 from backend.node.system import process_identity
 from backend.node.system.process_identity import machine
+from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.jobs.audit_entry import OwnerNotice
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus
 from backend.records.nodes.entry import NodeAddress, NodeEntry
-from backend.records.nodes.reading import Cpu, NodeReading
+from backend.records.nodes.reading import Cpu, Gpu, GpuProcess, NodeReading
 from backend.records.queue.entry import QueueEntry, Slot
 from tests.fakes.runs import Run
 
@@ -153,6 +156,37 @@ def test_jobs_of_other_heads_and_a_paused_queue_are_left_alone(
     root.pause_file.unlink()
     assert poll(watch, clock) == ("mine",)
     assert other_job.queued.exists()
+
+
+@pytest.mark.parametrize(("begins_h", "has_intruder"), [(-1, True), (1, False), (-3, False)])
+def test_who_reserved_gpus_and_who_has_the_data_root_learn_of_anothers_process_once(
+    root: DataRoot,
+    clock: Clock,
+    started: list[tuple[str, int]],
+    begins_h: int,
+    has_intruder: bool,
+) -> None:
+    alice = GpuProcess(7, "alice", 2**30, "python3")
+    gpu = Gpu(0, "GPU-0", "H100", memory_total_bytes=2**36, processes=(alice,))
+    watch = Scheduler(root, "gpu1", lambda: replace(READING, gpus=(gpu,)), clock)
+    times = {"not_before": utc_in(begins_h), "length_s": 7200.0}
+    queued(root, "thesis", placement=(Placement("gpu1", 0, ("GPU-0",)),), user="anna", **times)
+    for _ in range(2):
+        poll(watch, clock)
+    message = "Its reserved time has begun, but it waits: GPU 0 of gpu1 is in use by alice"
+    notices = {
+        path: OwnerNotice.from_dict(read_json(path)) for path in root.notices.rglob("*.json")
+    }
+    assert {(path.parent.name, notice.owner) for path, notice in notices.items()} == (
+        {("anna", ""), (root.path.owner(), "anna")} if has_intruder else set()
+    )
+    assert all(notice.message.startswith(message) for notice in notices.values())
+    assert len(notices) == 2 * has_intruder
+    assert started == []
+
+
+def utc_in(hours: float) -> str:
+    return timestamps.stamp(datetime.now(UTC) + timedelta(hours=hours))
 
 
 def test_on_a_shared_computer_each_ones_jobs_run_as_their_own(

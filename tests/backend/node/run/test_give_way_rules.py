@@ -24,6 +24,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit
 from backend.records.jobs.stop_request import StopRequest, pause_requested, stop_requested_by
 from backend.records.nodes.reading import Cpu, Gpu, GpuProcess, NodeReading
+from backend.records.queue.entry import QueueEntry
 from tests.backend.node.queue.test_next_run import launch, make_config
 from tests.widgets.nodes.samples import entry
 
@@ -152,6 +153,35 @@ def test_a_run_gives_way_where_its_job_or_its_node_does(
     cluster = Cluster(tmp_path, gives_way=gives_way, gpus=gpus, clock=lambda: TUESDAY)
     replace_json(cluster.root.node("gpu02").entry, {**entry("gpu02").to_dict(), "gives_way": hours})
     assert [cluster.pause_after(), cluster.pause_after(ALICE)] == ["", PAUSE if pauses else ""]
+
+
+@pytest.mark.parametrize(
+    ("begins_h", "gives_way", "gpu", "pauses"),
+    [
+        (-1, True, "GPU-gpu02", True),
+        (-1, False, "GPU-gpu02", False),
+        (-1, True, "GPU-other", False),
+        (1, True, "GPU-gpu02", False),
+        (-2, True, "GPU-gpu02", False),
+    ],
+)
+def test_a_run_that_gives_way_makes_room_when_a_reserved_time_begins(
+    tmp_path: Path, begins_h: int, gives_way: bool, gpu: str, pauses: bool
+) -> None:
+    cluster = Cluster(tmp_path, gives_way=gives_way, clock=lambda: TUESDAY)
+    begin = TUESDAY + timedelta(hours=begins_h)
+    thesis = QueueEntry(
+        *("thesis", "thesis", 1, (Placement("gpu02", gpus=(gpu,)),), ""),
+        not_before=begin.isoformat(),
+        length_s=7200,
+    )
+    cluster.root.queue.mkdir()
+    (cluster.root.queue / "thesis").touch()
+    cluster.root.job("thesis").path.mkdir()
+    replace_json(cluster.root.job("thesis").queued, thesis.to_dict())
+    pause = cluster.pause_after()
+    assert pause.startswith("Paused: gpu02 is reserved for “thesis” from ") == pauses
+    assert bool(pause) == pauses
 
 
 def test_hours_that_begin_or_change_during_a_run_hold_for_it(tmp_path: Path) -> None:

@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.records.jobs.log_numbers import (
+    guessed_numbers,
     invalid_pattern,
     is_name,
     number_spans,
     numbers_of,
+    parse_number,
     pattern_for,
 )
 
@@ -99,3 +101,61 @@ def test_no_pattern_takes_endless_time() -> None:
 )
 def test_a_name_is_that_of_a_curve(name: str, is_right: bool) -> None:
     assert is_name(name) == is_right
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("12,500", 12_500),
+        ("-1,234,567.5", -1_234_567.5),
+        ("1_000", 1000),
+        ("0,25", 0.25),
+        ("12,5", 12.5),
+        ("0,125", 0.125),
+        ("1,2345", 1.2345),
+        ("-1.5e-3", -0.0015),
+    ],
+)
+def test_a_comma_or_underscore_groups_three_digits_and_a_comma_begins_others(
+    text: str, number: float
+) -> None:
+    assert parse_number(text) == number
+
+
+@pytest.mark.parametrize("text", ["", "x", "1,2,3", "1,234,56", "12:30", "1.200,50"])
+def test_a_list_or_another_text_is_no_number(text: str) -> None:
+    with pytest.raises(ValueError, match="float"):
+        parse_number(text)
+
+
+@pytest.mark.parametrize(
+    ("line", "numbers"),
+    [
+        (
+            "Epoch 0/3 | train loss: 1.8 | samples: 12,500 | 1.2s",
+            {"epoch": 0, "epochs": 3, "train_loss": 1.8, "samples": 12_500},
+        ),
+        (
+            "step 1,000/3,000 (x) loss -1.5 acc 60.5%",
+            {"step": 1000, "total_steps": 3000, "loss": -1.5, "acc": 60.5},
+        ),
+        ("Step 1_000: loss=2.5", {"step": 1000, "loss": 2.5}),
+        (
+            "step 10,000 of 30,000 loss: 1,200.25",
+            {"step": 1e4, "total_steps": 3e4, "loss": 1200.25},
+        ),
+        ("Epoch 2, loss: 0,25, acc: 0,875", {"epoch": 2, "loss": 0.25, "acc": 0.875}),
+        ("Epoch 1 loss: 0.5,acc: 0.3", {"epoch": 1, "loss": 0.5, "acc": 0.3}),
+        ("Epoch 1 gpus: 0,1 loss=1", {"epoch": 1, "loss": 1}),
+        ("Epoch 1 loss: 0.1,0.2", {"epoch": 1, "loss": 0.1}),
+        ("Epoch 3 tokens: 1,234,567 loss 3.2", {"epoch": 3, "tokens": 1_234_567, "loss": 3.2}),
+    ],
+)
+def test_digits_in_groups_are_one_number_of_a_line(line: str, numbers: dict[str, float]) -> None:
+    assert guessed_numbers(line, {}) == numbers
+
+
+def test_a_pattern_finds_digits_in_groups() -> None:
+    patterns = ["step {step}/{total_steps} (", "samples: {samples} |"]
+    line = "step 1,000/3,000 (x) samples: 12,500 | 2 s"
+    assert numbers_of(patterns, line) == {"step": 1000, "total_steps": 3000, "samples": 12_500}

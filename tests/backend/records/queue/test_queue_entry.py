@@ -113,6 +113,14 @@ CAUSES = [
         f"Not before {NOW + timedelta(hours=2):%H:%M}.",
     ),
     (
+        Cause.NOT_BEFORE,
+        replace(MY_ENTRY, not_before=(NOW + timedelta(hours=2)).isoformat(), length_s=7200),
+        (),
+        cluster(),
+        f"Not before {NOW + timedelta(hours=2):%H:%M}, "
+        f"reserved to {NOW + timedelta(hours=4):%H:%M}.",
+    ),
+    (
         Cause.TURN,
         MY_ENTRY,
         (entry("resnet", 1, 2, 3),),
@@ -188,7 +196,7 @@ def test_s2_each_cause_has_its_sentence(cause, waits, ahead, cluster_state, mess
 
 
 def test_s2_the_table_above_knows_all_causes():
-    assert {row[0] for row in CAUSES} == set(Cause)
+    assert {row[0] for row in CAUSES} == set(Cause) - {Cause.RESERVED}, "which a test below has"
 
 
 def test_a_job_for_which_there_is_room_waits_for_nothing():
@@ -267,6 +275,61 @@ def test_no_job_waits_behind_a_job_that_waits_without_end():
     }
 
 
+def reserved(name, *gpus, after_h=2.0, hours=2.0, **fields):
+    begin = NOW + timedelta(hours=after_h)
+    return entry(
+        name, *gpus, not_before=begin.isoformat(), length_s=hours * 3600, user="anna", **fields
+    )
+
+
+@pytest.mark.parametrize(
+    ("queued", "is_blocked"),
+    [
+        (entry("unknown", 1), True),
+        (entry("short", 1, lasts_s=7200.0), False),
+        (entry("long", 1, lasts_s=7201.0), True),
+        (entry("limited", 1, lasts_s=7201.0, length_s=7200.0), False),
+        (entry("polite", 1, gives_way=True), False),
+        (entry("elsewhere", 2), False),
+        (entry("other node", 1, node="gpu04"), False),
+    ],
+)
+def test_only_what_is_over_before_or_gives_way_starts_on_reserved_gpus(queued, is_blocked):
+    reason = wait_reasons([queued, reserved("thesis", 0, 1, position=9)], cluster())[queued.job_id]
+    begin, end = (NOW + timedelta(hours=h) for h in (2, 4))
+    message = f"GPU 1 of gpu03 is reserved for “thesis” by anna from {begin:%H:%M} to {end:%H:%M}."
+    assert (reason and (reason.cause, reason.message)) == (
+        (Cause.RESERVED, message) if is_blocked else None
+    )
+
+
+def test_from_its_begin_on_a_reservation_comes_first_and_lapses_at_its_end():
+    jobs = [
+        entry("first", 0, position=1, priority=9),
+        entry("polite", 0, position=2, gives_way=True),
+        reserved("thesis", 0, after_h=-1, position=3),
+    ]
+    expected = {"first": Cause.RESERVED, "polite": Cause.RESERVED, "thesis": None}
+    assert causes(jobs, cluster()) == expected
+    assert causes(jobs, cluster(entry("live", 0)))["thesis"] is Cause.BUSY
+    over = reserved("thesis", 0, after_h=-2, position=3)
+    expected = {"first": None, "polite": Cause.BUSY, "thesis": Cause.TURN}
+    assert causes([*jobs[:2], over], cluster()) == expected
+
+
+@pytest.mark.parametrize("changes", [{"refusal": "gone"}, {"length_s": 0.0}, {"not_before": ""}])
+def test_a_job_that_cannot_start_or_has_no_length_or_time_reserves_nothing(changes):
+    thesis = replace(reserved("thesis", 0, position=9), **changes)
+    assert causes([entry("next", 0), thesis], cluster())["next"] is None
+    gone = entry("gone", 0, 7, not_before=thesis.not_before, length_s=3600, position=9)
+    assert causes([entry("next", 0), gone], cluster())["next"] is None
+
+
+def test_of_two_reservations_at_one_time_the_earlier_one_starts():
+    jobs = [reserved("late", 0, after_h=0.5), reserved("early", 0, after_h=-0.5, position=2)]
+    assert causes(jobs, cluster()) == {"early": None, "late": Cause.NOT_BEFORE}
+
+
 def test_as_many_jobs_start_together_as_there_are_processors():
     jobs = [on_desk(name, position=n) for n, name in enumerate("abc")]
     assert causes(jobs, cluster()) == {"a": None, "b": None, "c": Cause.BUSY}
@@ -328,6 +391,9 @@ def test_an_entry_reads_back_unchanged_and_an_invalid_one_is_refused():
         {"priority": "high"},
         {"place": None},
         {"place": float("nan")},
+        {"length_s": -1.0},
+        {"length_s": float("nan")},
+        {"length_s": 1e300},
     ):
         with pytest.raises(ValueError, match=r"queued|time|nvalid"):
             QueueEntry.from_dict({**stored_entry.to_dict(), **changes})
@@ -489,3 +555,20 @@ def test_s6_an_unknown_start_time_is_not_guessed():
     }
     assert run_duration_s(100, 0.1) == pytest.approx(10.0)
     assert run_duration_s(100, None) is None
+
+
+def test_a_forecast_goes_around_the_reservations():
+    jobs = [
+        entry("fits", 0, position=1, lasts_s=600.0),
+        entry("after", 0, position=2, lasts_s=7000.0),
+        reserved("thesis", 0, position=3),
+        reserved("next", 0, after_h=4, hours=1, position=4),
+    ]
+    live = run(entry("live", 0), left_s=300.0)
+    hour_s = 3600.0
+    assert forecast(jobs, live) == {
+        "fits": 300.0,
+        "after": 5 * hour_s,
+        "thesis": 2 * hour_s,
+        "next": 4 * hour_s,
+    }

@@ -343,7 +343,7 @@ def test_the_table_takes_any_number_of_jobs_and_holds_one_of_them_at_a_time(
         # A copy that only the table holds; the polls may keep theirs.
         history = replace(update.history)
         live_histories.add(history)
-        gc.collect()
+        gc.collect(1)
         most_held = max(most_held, len(live_histories))
         return replace(update, history=history)
 

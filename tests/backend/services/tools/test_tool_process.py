@@ -521,6 +521,7 @@ def test_tools_are_forked_from_one_process_in_which_no_user_code_runs(
         ("import time; time.sleep(600)", "did not end within"),
         ("import os; os.fork() or os.setsid() or __import__('time').sleep(600)", ""),
         (HIDDEN_CHILD.replace("MARK", "'/dev/null'"), ""),
+        (HIDDEN_CHILD.replace("MARK", "'/dev/null'") + "import os; os._exit(7)", "exited with"),
     ],
 )
 def test_a_forked_tool_ends_as_one_of_its_own_does(

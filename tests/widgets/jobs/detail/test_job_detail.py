@@ -283,6 +283,17 @@ def test_m14_a_failed_job_opens_on_its_failure(detail):
     assert detail.log.source == "1"
 
 
+def test_a_session_opens_on_its_log_and_the_next_job_on_its_curves(detail):
+    session = replace_fields(LIVE, config=replace(LIVE.config, script="jupyter-session@1"))
+    tabs = find_only(JobTabs, detail)
+    for view, key in ((LIVE, "curves"), (session, "log"), (LIVE, "curves")):
+        detail.open_job(view)
+        assert tabs.key() == key
+    tabs.choose("ranks")
+    detail.open_job(session)
+    assert tabs.key() == "ranks", "which the user chose"
+
+
 def test_the_failure_tab_opens_when_the_shown_job_fails(detail):
     detail.open_job(LIVE)
     detail.show_view(FAILED)

@@ -210,7 +210,7 @@ def acts(page, view, queued_job):
 
 def test_the_menu_offers_suitable_actions(qtbot, page):
     assert set(acts(page, job("live", LIVE), None)[0]) == set()
-    assert set(acts(page, job("draft", CREATED), None)[0]) == {"Queue"}
+    assert set(acts(page, job("draft", CREATED), None)[0]) == {"Queue", "Queue for later…"}
     assert set(acts(page, job("failed", FAILED), None)[0]) == {"Queue resume"}
     assert set(acts(page, job("failed", FAILED, step=0), None)[0]) == set()
     entries, _menu = acts(page, job("nightly"), queued_job("nightly", 4))
@@ -265,23 +265,29 @@ def test_priority_and_hour_are_asked_in_the_words_of_the_command_line(qtbot):
     actions = JobActions()
     dialog = queue_question(entry, actions)
     qtbot.addWidget(dialog)
-    find_only(LineEdit, dialog).setText("soon")
+    edit, hours_edit = dialog.findChildren(LineEdit)
+    edit.setText("soon")
     assert "“soon” is not a time" in find_field(dialog, "Not before").error()
     assert not find_button(dialog, "Save").isEnabled()
-    find_only(LineEdit, dialog).setText("+2h")
+    edit.setText("+2h")
+    for text in ("-1", "long", "nan", "8785"):
+        hours_edit.setText(text)
+        assert not find_button(dialog, "Save").isEnabled()
+    hours_edit.setText("1,5")
     find_only(SpinBox, dialog).setValue(7)
     earliest = datetime.now().astimezone()
     with expect_request(actions, job_actions.CHANGE_QUEUED) as requested:
         find_button(dialog, "Save").click()
     latest = datetime.now().astimezone()
-    _job_id, priority, not_before = requested.args
-    assert priority == 7
+    _job_id, priority, not_before, hours = requested.args
+    assert (priority, hours) == (7, 1.5)
     request_time = not_before - timedelta(hours=2)
     assert earliest - timedelta(minutes=1) < request_time <= latest, "seconds are left out"
-    find_only(LineEdit, dialog).clear()
+    edit.clear()
+    hours_edit.clear()
     with expect_request(actions, job_actions.CHANGE_QUEUED) as requested:
         find_button(dialog, "Save").click()
-    assert requested.args == ["nightly", 7, None]
+    assert requested.args == ["nightly", 7, None, 0.0]
 
 
 def test_the_form_queues_a_job_that_may_start(qtbot, form):  # noqa: F811

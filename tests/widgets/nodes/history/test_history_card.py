@@ -11,15 +11,17 @@ from PySide6.QtCore import QPoint
 from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QApplication
 
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.nodes.history import PastGpu, PastReading
+from backend.records.queue.entry import Queue, QueuedJob, QueueEntry
 from tests.job_views import replace_fields
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
 from tests.windows import find_only, show_widget, shows_text, visible_texts
 from widgets.common import theme
 from widgets.nodes.history.history_card import HistoryCard, JobPeriod
-from widgets.nodes.history.job_timeline import JobBar, arrange_bars, job_bars
+from widgets.nodes.history.job_timeline import JobBar, arrange_bars, job_bars, reserved_bars
 from widgets.nodes.history.node_history import BY_KEY, HOT_C, NodeHistory, to_history_data
 from widgets.plots.end_labels import name_width
 from widgets.plots.plot_view import PlotView
@@ -258,6 +260,46 @@ def test_the_timeline_shows_the_jobs_of_the_node_on_the_same_axis(card):
     assert "over, " in card.timeline.accessibleDescription()
     card.show_history(history, STATE, ())
     assert not card.timeline.isVisible()
+
+
+def reservation(name, in_h, hours, node="gpu07", **fields):
+    placement, begin = (Placement(node, 1),), iso_time(NOON + in_h * 3600)
+    times = {"not_before": begin, "length_s": hours * 3600, "user": "anna"}
+    return QueuedJob(QueueEntry(name, name, 1, placement, "", **{**times, **fields}), 1)
+
+
+def test_a_coming_reservation_is_a_bar_right_of_now_on_an_axis_that_reaches_it(card):
+    history = NodeHistory()
+    history.set_agent_history(hours())
+    history.append(STATE.reading, NOON)
+    card.show_history(history, STATE)
+    end_s = card.plot.x_range()[1]
+    others = (
+        reservation("elsewhere", 1, 1, node="gpu01"),
+        reservation("tomorrow", 24, 1),
+        reservation("over", -2, 1),
+        reservation("no length", 1, 0),
+    )
+    card.show_queue(Queue(others))
+    card.show_history(history, STATE)
+    assert (card.timeline.bar_names(), card.plot.x_range()[1]) == ((), end_s)
+    card.show_queue(Queue((reservation("thesis", 1, 1.5), reservation("next", 2.5, 9))))
+    card.show_history(history, STATE)
+    ((thesis, thesis_rect), (_, next_rect)) = card.timeline._bar_rects()
+    assert (thesis.name, thesis.is_reserved) == ("thesis", True)
+    left_px, right_px = card.plot.visible_span_px()
+    x0, x1 = card.plot.x_range()
+    assert x1 == pytest.approx(NOON + 3 * 3600, abs=60)
+    scale = (right_px - left_px) / (x1 - x0)
+    assert thesis_rect.left() == pytest.approx(left_px + (NOON + 3600 - x0) * scale)
+    assert (thesis_rect.width(), next_rect.right()) == pytest.approx((5400 * scale, right_px))
+    assert "Reserved by anna for thesis, " in card.timeline.accessibleDescription()
+
+
+def test_a_reservation_of_this_computer_is_not_that_of_another_desktop():
+    state = replace(STATE, name="this-computer", reading=replace(STATE.reading, host="desk"))
+    jobs = [reservation(host, 1, 1, "this-computer", host=host) for host in ("desk", "other")]
+    assert [bar.name for bar in reserved_bars(Queue(tuple(jobs)), state, NOON)] == ["desk"]
 
 
 def test_jobs_side_by_side_have_a_row_each():
