@@ -82,7 +82,7 @@ def test_a_file_that_the_program_cannot_prepare_is_one_sentence(
         program(tmp_path / "zip", form).samples_in(files(tmp_path, **{name: text}) / name)
 
 
-def test_a_tensor_far_from_the_training_is_noted(
+def test_a_tensor_of_other_values_than_in_training_is_noted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     module = program(tmp_path, {"shape": [2], "dtype": "float32", "low": 0.0, "high": 1.0})
