@@ -22,6 +22,9 @@ import torch
 
 FOLDER = Path(__file__).resolve().parent
 GUESS_COUNT = 5
+DATE = re.compile(
+    r"(\d{4}|\d{1,2})[-/.](\d{1,2})[-/.](\d{4}|\d{1,2})(?:[ T](\d\d?:\d\d(?::\d\d(?:\.\d+)?)?))?Z?"
+)
 
 
 @lru_cache(maxsize=1)
@@ -72,11 +75,8 @@ def samples_in(path: Path) -> list[tuple[str, torch.Tensor]]:
             try:
                 values += numbers_of(cell, column, preparation["missing"])
             except ValueError:
-                place = f"{path}, row {number}"
-                raise SystemExit(
-                    f"{place}: “{cell}” in “{column['name']}” is not one of its {column['kind']}; "
-                    "dates are written as 2026-01-31."
-                ) from None
+                reason = f"“{cell}” in “{column['name']}” is not one of its {column['kind']}"
+                raise SystemExit(f"{path}, row {number}: {reason}.") from None
         samples.append((f"{path}, row {number}", torch.tensor(values)))
     return samples
 
@@ -88,7 +88,7 @@ def numbers_of(cell: str, column: dict[str, Any], missing_marks: list[str]) -> l
     if cell.casefold() in missing_marks:
         value = column["if_missing"]
     elif column["kind"] == "dates":
-        value = datetime.fromisoformat(cell).replace(tzinfo=UTC).timestamp() / 86400
+        value = days(cell, column["day_first"])
     else:
         decimal, cell = column["decimal"], cell.replace(column["unit"], "").strip()
         mark = "," if decimal == "." else "."
@@ -96,6 +96,23 @@ def numbers_of(cell: str, column: dict[str, Any], missing_marks: list[str]) -> l
             cell = cell.replace(mark, "")
         value = float(cell.replace(decimal, "."))
     return [(value - column["mean"]) / column["deviation"]]
+
+
+def days(cell: str, day_first: bool) -> float:
+    """Return a date, with a time or without, as days since 1970; 1/2/2026 by ``day_first``."""
+    match = DATE.fullmatch(cell)
+    if match is None:
+        raise ValueError(cell)
+    first, second, third = (int(match[group]) for group in (1, 2, 3))
+    day, month, year = (first, second, third) if day_first else (second, first, third)
+    if len(match[1]) == 4:
+        year, month, day = first, second, third
+    elif third < 100:
+        year += 2000 if third < 70 else 1900
+    time = match[4] or "00:00"
+    time = time if time[2] == ":" else f"0{time}"
+    moment = datetime.fromisoformat(f"{year:04}-{month:02}-{day:02}T{time}")
+    return moment.replace(tzinfo=UTC).timestamp() / 86400
 
 
 def read(path: Path) -> torch.Tensor:

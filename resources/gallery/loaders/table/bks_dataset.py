@@ -280,6 +280,7 @@ class Encoder:
         self.value_columns = [(name, float(offset), float(factor))]
         self.preparation = {"name": name, "mean": float(offset), "deviation": float(factor)}
         self.preparation |= {"kind": form.kind, "decimal": form.decimal, "unit": form.unit}
+        self.preparation["day_first"] = form.day_first
         self.preparation["if_missing"] = float(self.mean)
 
     def encode(self, cells: list[str]) -> numpy.ndarray:

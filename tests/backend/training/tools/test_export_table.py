@@ -45,6 +45,12 @@ def program(folder: Path, form: object) -> ModuleType:
         (TABLE.replace(",", ";").replace(".", ","), "size;colour;mass\n2,5;red;1\n", {}),
         ("size,y\n1 kg,a\n7 kg,b\n2000 kg,a\n", 'size\n5 kg\n"1,500 kg"\n', {}),
         ("day,y\n2026-01-02,a\n2026-02-03,b\n2026-03-01,a\n", "day\n2026-01-31\n", {}),
+        ("day,y\n01.03.2026,a\n13.3.26,b\n14.03.2026,a\n", "day\n2.4.2026\n03.04.69\n", {}),
+        (
+            "day,y\n1/2/2026 7:30,a\n2/3/2026,b\n3/1/1999 10:20:30.5,a\n",
+            "day\n2/12/2026 9:05:07\n2/12/2026\n",
+            {"dates": "month first"},
+        ),
         ("x,y\n1,a\n-999,b\n3,a\n", "x\n-999\n", {"missing": "mean", "missing_marks": "-999"}),
         ("x,y\n1,a\n2,b\n3,a\n", "x,größe\n2,ä\n".encode("cp1252"), {}),
     ],
