@@ -75,7 +75,7 @@ def test_the_command_line_shows_the_result(
 ) -> None:
     job = services.jobs.create(raw_job())
     assert run_command(services, "job", "preflight", job.id) == 0
-    assert "The job can start; checked this-computer in" in capsys.readouterr().out
+    assert "The job can start; checked this computer in" in capsys.readouterr().out
     assert run_command(services, "job", "preflight", job.id, "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert document["passed"] is True
@@ -90,7 +90,7 @@ def test_the_command_line_names_faults_and_runs_no_trial_then(
     monkeypatch.setattr(machine, "MIN_OPEN_FILES", 10**9)
     assert run_command(services, "job", "preflight", job.id, "--fix", "--canary") == 1
     out = capsys.readouterr().out
-    assert "FAULT  open files (this-computer): A process on this computer can open only" in out
+    assert "FAULT  open files (this computer): A process on this computer can open only" in out
     assert "1 problem prevents the job from starting" in out
     assert "trial" not in out
 

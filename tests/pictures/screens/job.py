@@ -22,7 +22,7 @@ from backend.records.jobs.view import JobCommand, JobRun
 from backend.records.nodes.reading import Presence
 from tests.job_views import replace_fields
 from tests.pictures import lab
-from tests.pictures.gallery import BOTH_THEMES, EVERY, LARGE, SMALL, SMALLEST, WIDE, screen
+from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, WIDE, screen
 from tests.pictures.screens.jobs import open_job
 from tests.pictures.screens.library import digits
 from tests.pictures.screens.tries import detections
@@ -133,7 +133,7 @@ def curves_read(stage: Stage) -> None:
     find_only(LargePlot, page.detail.curves).move_pointer(5_000.0)
 
 
-@screen("curves-samples", (LARGE, SMALL, WIDE), BOTH_THEMES)
+@screen("curves-samples", (LARGE, SMALL, WIDE))
 def curves_samples(stage: Stage, is_detector: bool = False) -> None:
     """The fixed validation samples below the loss, with the answers at the last validation."""
     page = open_job(stage)
@@ -148,9 +148,7 @@ def curves_samples(stage: Stage, is_detector: bool = False) -> None:
     page.detail.curves.samples.show_samples(SampleHistory(samples, validations))
 
 
-screen("curves-samples-boxes", (LARGE,), BOTH_THEMES)(
-    lambda stage: curves_samples(stage, is_detector=True)
-)
+screen("curves-samples-boxes", (LARGE,))(lambda stage: curves_samples(stage, is_detector=True))
 
 
 def downpour(stage: Stage, tab: str = ""):

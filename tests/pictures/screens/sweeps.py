@@ -9,7 +9,7 @@ from backend.records.base.validation import ConfigError
 from backend.records.jobs.view import JobCheck
 from backend.records.sweeps.search import Proposal, Search, SearchResult
 from backend.records.sweeps.values import Axis, ValueRange
-from tests.pictures.gallery import BOTH_THEMES, LARGE, SMALL, SMALLEST, screen
+from tests.pictures.gallery import LARGE, SMALL, SMALLEST, screen
 from tests.pictures.screens.new_job import RAW, filled_form, scroll_to, show_sweep
 from tests.pictures.stage import Stage
 from tests.widgets.jobs.jobs_rig import show_jobs
@@ -175,7 +175,7 @@ def search_slice(stage: Stage) -> None:
     _search_pane(stage, 27).sweep.search._axes.choose("optimizer.lr")
 
 
-@screen("search-contour", THREE, BOTH_THEMES)
+@screen("search-contour", THREE)
 def search_contour(stage: Stage) -> None:
     """The goal over two settings, between the trials interpolated."""
     view = _search_pane(stage, 27).sweep.search
