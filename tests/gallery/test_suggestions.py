@@ -86,9 +86,10 @@ SHAPES: dict[str, tuple[Content, str, str]] = {
         PHOTOS | {"1.jpg": PHOTOS["a/1.jpg"]}, "image-folder",
         r"Left out, because they are in no folder of a class: 1 picture \(1\.jpg\)\.$"),
     "a table of Windows": (
-        "Größe;y\n".encode("cp1252") + b"1,5;a\n2,5;b\n" * 5, "table", r"1 column \(Größe\)"),
+        {"t.csv": "Größe;y\n".encode("cp1252") + b"1,5;a\n2,5;b\n" * 5}, "table",
+        r"1 column \(Größe\)"),
     "a table with ids": (
-        "id,x,y\n" + "".join(f"P{n}-a,{n},{'ab'[n % 2]}\n" for n in range(12)), "table",
+        {"t.csv": "id,x,y\n" + "".join(f"P{n}-a,{n},{'ab'[n % 2]}\n" for n in range(12))}, "table",
         r"Nearly each row has another text; leave_out omits a column of names: 1 column \(id\)"),
     "ICDAR": (pictures.icdar(pictures.BOXES), "icdar", "6 text files with regions"),
     "ICDAR 2013": (pictures.icdar(pictures.BOXES, form="spaces"), "icdar", "6 text files"),

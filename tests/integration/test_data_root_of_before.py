@@ -37,6 +37,16 @@ def expected_answers(archive_folder: Path) -> list[dict[str, Any]]:
     return answers
 
 
+def common_part(answer: Any, previous_answer: Any) -> Any:
+    """Return an answer without the fields that it did not have before."""
+    if isinstance(answer, dict) and isinstance(previous_answer, dict):
+        keys = answer.keys() & previous_answer.keys()
+        return {key: common_part(answer[key], previous_answer[key]) for key in keys}
+    if isinstance(answer, list) and len(answer) == len(previous_answer):
+        return list(map(common_part, answer, previous_answer))
+    return answer
+
+
 def no_window(*_: object) -> int:
     raise AssertionError("no window was asked for")
 
@@ -53,4 +63,4 @@ def test_an_older_data_root_reads_as_before(
         code = run([*common, *answer["command"]], no_window)
         out, err = capsys.readouterr()
         assert (code, err) == (0, ""), answer["command"]
-        assert json.loads(out) == answer["json"], answer["command"]
+        assert common_part(json.loads(out), answer["json"]) == answer["json"], answer["command"]
