@@ -14,6 +14,8 @@ class Progress:
 
     def __init__(self) -> None:
         self._cancelled = False
+        self.asks = False
+        """A start with a warning that the user should decide about is refused, to ask the user."""
 
     def report(self, done: float, total: float, label: str) -> None:
         """Report ``done`` of ``total`` (0 if unknown). ``label`` is the work: "Copying files"."""
@@ -24,6 +26,10 @@ class Progress:
     @property
     def is_cancelled(self) -> bool:
         return self._cancelled
+
+    def accepts(self, warning: str) -> bool:
+        """Return whether a start goes on despite a warning; the command line prints it."""
+        return not self.asks
 
     def step(self, done: float, total: float, label: str) -> None:
         """Report, and raise `Cancelled` if the user cancelled."""

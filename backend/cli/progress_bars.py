@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from backend.base.progress import Progress
-from backend.cli.printing import number_text
+from backend.cli.printing import number_text, print_note
 
 if TYPE_CHECKING:
     from backend.records.jobs.view import JobView
@@ -34,6 +34,11 @@ class ProgressBars(Progress):
         bar.total = total or None
         bar.n = done
         bar.refresh()
+
+    def accepts(self, warning: str) -> bool:
+        self.close()
+        print_note(f"Warning: {warning}")
+        return True
 
     def show(self, view: JobView) -> None:
         """Show a run; only its state until the number of steps is known."""

@@ -122,9 +122,10 @@ def test_every_fault_is_seeded_and_there_are_thirty() -> None:
     seeded = [name for batch in FAULT_GROUPS for name in batch.values()]
     assert sorted([*seeded, *GPU_FAULTS]) == sorted(SEEDED_FAULTS)
     assert len(SEEDED_FAULTS) >= 30
-    # Too many processes, data, and scripts (test_script_packages_on_nodes) have tests of their own;
-    # MPI for Python is imported as Horovod is.
+    # Too many processes, reservations, data, and scripts (test_script_packages_on_nodes) have tests
+    # of their own; MPI for Python is imported as Horovod is.
     other_checks = {names.PROCESSES, names.MPI4PY, names.SCRIPT_PYTHON, names.DATA}
+    other_checks |= {names.RESERVATION}
     reported_checks = {check for f in SEEDED_FAULTS.values() for check in f.checks}
     assert reported_checks == set(checks.BY_NAME) - other_checks
 

@@ -37,7 +37,7 @@ def test_the_preflight_check_passes_and_leaves_nothing(services: Services) -> No
     assert preflight.succeeded, preflight.blocking_findings
     assert {finding.check for finding in preflight.findings} == {
         *(names.NODE, names.OPEN_MPI, names.DATA_ROOT, names.DISK, names.SHARED_MEMORY),
-        *(names.OPEN_FILES, names.PROCESSES, names.LEFTOVERS),
+        *(names.OPEN_FILES, names.PROCESSES, names.RESERVATION, names.LEFTOVERS),
     }
     assert [path.name for path in services.data_root.jobs.iterdir()] == [job.id]
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from math import nextafter
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from backend.base.errors import BackendError
+from backend.base.progress import Progress
 from backend.datastore.queue import files as queue_files
 from backend.node.queue.keeper import lock_of
 from backend.node.system import process_cleanup, process_identity
@@ -29,6 +31,7 @@ from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
 from backend.records.queue.entry import Cause, QueueEntry
 from backend.services.context.container import Services
+from backend.services.preflight.service import PreflightFailed
 from tests.integration.conftest import is_training
 from tests.integration.test_cli import Cli
 from tests.integration.tiny import ALONE, ENDLESS, raw_job
@@ -190,6 +193,31 @@ def test_a_reservation_keeps_its_place_from_others_until_it_is_given_up(
     assert queue.jobs.queries.show(third).state is JobState.CREATED
     queue.queue.dequeue(thesis)
     queue.jobs.queries.wait(other, is_finished=lambda view: view.run == 1)
+
+
+def test_a_start_by_hand_into_a_reservation_is_warned_of_and_the_window_asks_first(
+    queue: Services, cli: Cli
+) -> None:
+    thesis, other = (create_job(queue, name, processes=1, **ALONE).id for name in "ab")
+    queue.queue.pause()
+    begin = datetime.now().astimezone() + timedelta(hours=0.5)
+    queue.queue.enqueue(thesis, not_before=begin, length_s=7200.0)
+    warning = f"This computer is reserved for “a” by {user_name()} from {begin:%H:%M} to "
+    progress = Progress()
+    progress.asks = True
+    for start in (
+        partial(queue.jobs.lifecycle.start, other),
+        partial(queue.jobs.create_and_start, raw_job(name="c", processes=1, **ALONE)),
+    ):
+        with pytest.raises(PreflightFailed, match=warning) as refusal:
+            start(progress=progress)
+        assert refusal.value.preflight.succeeded, "it can be started all the same"
+    (finding,) = queue.preflight.run(queue.queries.show(other).config, other).warnings
+    assert finding.message.startswith(warning)
+    assert queue.preflight.run(queue.queries.show(thesis).config, thesis).warnings == ()
+    code, _, notes = cli("job", "start", other)
+    assert (code, f"Warning: {warning}" in notes) == (0, True)
+    queue.jobs.queries.wait(other)
 
 
 def test_s2_each_waiting_job_says_why_and_the_next_one_starts_when_the_way_is_free(

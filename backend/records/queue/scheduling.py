@@ -106,10 +106,10 @@ class Reservation:
         duration_s = entry.known_s
         return duration_s is None or (self.begin - start).total_seconds() < duration_s
 
-    def message(self, label: str, now: datetime) -> str:
+    def message(self, label: str, now: datetime, verb: str = "is") -> str:
         user = f" by {sanitize(self.entry.user)}" if self.entry.user else ""
         return (
-            f"{label} is reserved for “{sanitize(self.entry.name)}”{user} from "
+            f"{label} {verb} reserved for “{sanitize(self.entry.name)}”{user} from "
             f"{_time_text(self.begin, now)} to {_time_text(self.end, now)}."
         )
 

@@ -198,6 +198,7 @@ CHECKS: tuple[Check, ...] = (
         applies_to=lambda node, job: bool(node.target and node.target.script_python),
     ),
     Check(names.PROCESSES, node_judge=machine.processes, fix=Fix.FIT_PROCESSES),
+    Check(names.RESERVATION, node_judge=machine.reserved, only_warns=True),
     Check(
         names.DATA,
         job_judges=(machine.data,),

@@ -18,6 +18,7 @@ from backend.records.jobs.placement import Placement
 from backend.records.jobs.script import REQUIREMENTS
 from backend.records.nodes.entry import OLDEST_PYTHON, NodeEntry
 from backend.records.nodes.preflight import PreflightFinding
+from backend.records.queue.scheduling import Reservation
 from backend.services.nodes.provisioning import ProvisioningService
 from backend.services.nodes.registry import NodeRegistry
 from backend.ssh.interface import Shell
@@ -176,6 +177,7 @@ class JobPreflight:
         root_error: Why this computer cannot write to the data root.
         network_error: Why the nodes have no network in common.
         data_notes: The reading notes of its dataset, and the warnings of a trial run.
+        reservations: The reservations of other jobs into which it would reach.
         findings: The results of the earlier checks, in the order of the table.
     """
 
@@ -187,6 +189,7 @@ class JobPreflight:
     root_error: BackendError | OSError | None = None
     network_error: BackendError | None = None
     data_notes: Sequence[str] = ()
+    reservations: Sequence[Reservation] = ()
     findings: list[PreflightFinding] = field(default_factory=list)
 
     @property

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 from backend.node.system import wording
+from backend.node.system.process_identity import machine
 from backend.records.base.schema import LENIENT, build
 from backend.records.base.validation import sanitize
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.preflight import Fix
 from backend.records.nodes.reading import Gpu, Orphan
-from backend.records.queue.entry import PROCESSES_PER_CORE
+from backend.records.queue.entry import PROCESSES_PER_CORE, slots_of
 from backend.services.preflight import names
 from backend.services.preflight.check import Replies, Result, unchecked_result
 from backend.services.preflight.context import (
@@ -124,6 +127,33 @@ def processes(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
             f"processes; the job asks for {node.placement.processes}.",
             "Give it fewer processes.",
             details={"process_capacity": slots},
+        )
+
+
+def reserved(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
+    """Yield a warning for each reservation into which the job would reach on this node."""
+    label = wording.node_label(node.name)
+    subject = "This computer" if node.name == THIS_COMPUTER else label
+    (slot,) = slots_of((node.placement,), machine())
+    reply = (node.replies or {}).get("gpus") or {}
+    gpu_labels = {fields["uuid"]: f"GPU {fields['index']}" for fields in reply.get("gpus", ())}
+    for reservation in job.reservations:
+        reserved_slot = next((s for s in reservation.entry.slots if s.competes_with(slot)), None)
+        if reserved_slot is None:
+            continue
+        uuids = tuple(uuid for uuid in slot.gpus if uuid in reserved_slot.gpus)
+        gpus_text = " and ".join(gpu_labels.get(uuid, sanitize(uuid)) for uuid in uuids)
+        can_leave_out = len(uuids) < len(slot.gpus) or len(job.nodes) > 1
+        yield Result(
+            reservation.message(
+                f"{gpus_text} of {label}" if uuids else subject,
+                datetime.now(UTC),
+                "are" if len(uuids) > 1 else "is",
+            ),
+            "Queue the job, which then waits for its turn, or choose other GPUs. If it starts now, "
+            f"“{sanitize(reservation.entry.name)}” waits until it ends.",
+            None if can_leave_out else Fix.NONE,
+            details={"gpus": uuids},
         )
 
 

@@ -13,7 +13,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
@@ -34,6 +34,7 @@ from backend.records.jobs.config import JobConfig
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.preflight import Preflight, smaller_placement
+from backend.records.queue.scheduling import Reservation
 from backend.services.preflight import node_probe
 from backend.services.preflight.check import Replies
 from backend.services.preflight.checks import CHECKS, LOAD, judge
@@ -62,7 +63,13 @@ class PreflightRun:
         job: The job with its nodes, which the checks judge.
     """
 
-    def __init__(self, context: PreflightContext, config: JobConfig, needed_bytes: int) -> None:
+    def __init__(
+        self,
+        context: PreflightContext,
+        config: JobConfig,
+        needed_bytes: int,
+        reservations: Sequence[Reservation] = (),
+    ) -> None:
         self._root = context.root
         self._node_registry = context.node_registry
         self._provisioning = context.provisioning
@@ -78,6 +85,7 @@ class PreflightRun:
         library = config.strategy.library
         self.job = JobPreflight(library, bundle_name(), root_name=self._root.name)
         self.job.data_notes = context.data_notes(config)
+        self.job.reservations = reservations
         self._finished_event = threading.Event()
 
     def run(self, cancelled: Callable[[], bool]) -> Preflight:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
-from backend.base.errors import BackendError
+from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.base.room import disk_space
 from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.jobs.checkpoint_files import list_checkpoints
 from backend.datastore.jobs.files import read_job
+from backend.datastore.queue import files as queue_files
 from backend.node.checks import preflight_probe
+from backend.node.system.process_identity import machine
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.placement import THIS_COMPUTER
+from backend.records.jobs.script import is_session, session_length_s
+from backend.records.jobs.status import last_status
 from backend.records.library.item import Pin
 from backend.records.nodes.preflight import (
     Fix,
@@ -23,11 +28,15 @@ from backend.records.nodes.preflight import (
     PreflightFinding,
     smaller_placement,
 )
+from backend.records.queue.entry import QueueEntry
+from backend.records.queue.forecast import run_duration_s
+from backend.records.queue.scheduling import Reservation, reservations_of
 from backend.records.slurm.placement import PlacementError, SlurmPlacement
 from backend.services.nodes.provisioning import ProvisioningService
 from backend.services.nodes.registry import NodeRegistry
 from backend.services.preflight import checks, installation, names, storage
 from backend.services.preflight.context import (
+    JobPreflight,
     NodePreflight,
     PreflightContext,
     PreflightLimits,
@@ -40,14 +49,15 @@ from backend.services.tools.training_python import next_run_config, training_pyt
 
 
 class PreflightFailed(BackendError):
-    """The nodes of a job cannot run it as they are; ``preflight`` has every reason.
+    """The nodes of a job cannot run it as they are, or the user should decide about a warning.
 
     Attributes:
+        preflight: Every reason.
         config: The job that was refused.
     """
 
     def __init__(self, preflight: Preflight, config: JobConfig) -> None:
-        findings = preflight.blocking_findings
+        findings = preflight.blocking_findings or preflight.warnings
         remedies = dict.fromkeys(finding.remedy for finding in findings if finding.remedy)
         if preflight.smaller:
             nodes = ", ".join(placement.node for placement in preflight.smaller)
@@ -109,7 +119,9 @@ class PreflightService:
         config = next_run_config(config)
         if config.slurm is not None:
             return self._ask_slurm(config.slurm)
-        return PreflightRun(self._context, config, self.needed_bytes(config, job_id)).run(cancelled)
+        needed_bytes = self.needed_bytes(config, job_id)
+        reservations = self._reservations(config, job_id)
+        return PreflightRun(self._context, config, needed_bytes, reservations).run(cancelled)
 
     def _ask_slurm(self, placement: SlurmPlacement) -> Preflight:
         """Compare what a job asks of Slurm with the cluster; Slurm checks its nodes itself."""
@@ -166,20 +178,24 @@ class PreflightService:
         """Check before a start on nodes; for this computer alone, only disk and limits.
 
         Raises:
-            PreflightFailed: The job cannot run.
+            PreflightFailed: The job cannot run, or ``progress`` does not accept that it would reach
+                into a reservation.
             Cancelled: By ``progress``.
         """
-        if all(placement.node == THIS_COMPUTER for placement in config.placement):
-            self._require_on_this_computer(config, job_id)
-            return
         progress = progress or Progress()
-        count = len(config.placement)
-        subject = config.placement[0].node if count == 1 else f"{count} nodes"
-        progress.step(0, 0, f"Checking {subject}")
-        preflight = self.run(config, job_id, cancelled=lambda: progress.is_cancelled)
-        if not preflight.succeeded:
-            preflight = self._start_agents(preflight, progress)
-        if not preflight.succeeded:
+        if all(placement.node == THIS_COMPUTER for placement in config.placement):
+            preflight = self._check_this_computer(config, job_id)
+        else:
+            count = len(config.placement)
+            subject = config.placement[0].node if count == 1 else f"{count} nodes"
+            progress.step(0, 0, f"Checking {subject}")
+            preflight = self.run(config, job_id, cancelled=lambda: progress.is_cancelled)
+            if not preflight.succeeded:
+                preflight = self._start_agents(preflight, progress)
+        warnings = [f for f in preflight.warnings if f.check == names.RESERVATION]
+        if not preflight.succeeded or not all(
+            progress.accepts(f"{warning.message} {warning.remedy}") for warning in warnings
+        ):
             raise PreflightFailed(preflight, config)
         progress.step(0, 0, "Starting")
 
@@ -206,7 +222,34 @@ class PreflightService:
         """
         return self._fixes.fix(findings, on_change)
 
-    def _require_on_this_computer(self, config: JobConfig, job_id: str) -> None:
+    def _reservations(self, config: JobConfig, job_id: str) -> tuple[Reservation, ...]:
+        """Return the reservations of other jobs into which a start now would reach."""
+        now = datetime.now(UTC)
+        with as_backend_error("The queue could not be read"):
+            entries = queue_files.entries(self._root)
+        queued_entry = next((entry for entry in entries if entry.job_id == job_id), None)
+        status = last_status(self._root.job(job_id)) if job_id else None
+        remaining_s = (
+            run_duration_s(status.total_steps - status.step, status.pace_s) if status else None
+        )
+        start = QueueEntry(
+            job_id,
+            config.name,
+            0,
+            config.placement,
+            machine(),
+            lasts_s=remaining_s,
+            length_s=(queued_entry.length_s if queued_entry else 0.0)
+            or (session_length_s(config.arguments) if is_session(config.script) else 0.0),
+            gives_way=config.gives_way,
+        )
+        return tuple(
+            reservation
+            for reservation in reservations_of(entries, now)
+            if reservation.entry.job_id != job_id and reservation.blocks(start, now)
+        )
+
+    def _check_this_computer(self, config: JobConfig, job_id: str) -> Preflight:
         needed_bytes = self.needed_bytes(config, job_id)
         placement, result = config.placement[0], None
         # The check of the data root reports a root that is not available.
@@ -232,11 +275,12 @@ class PreflightService:
             request = {"argv": probe.argv(target), "command_limit_s": limit_s, "code_root": ""}
             replies[probe.name] = preflight_probe.command(request)
         node = NodePreflight(placement, target, replies=replies)
-        findings = tuple(checks.judge_replies(node))
+        job = JobPreflight("", "", (node,), reservations=self._reservations(config, job_id))
+        check = checks.BY_NAME[names.RESERVATION]
+        findings = (*checks.judge_replies(node), *check.node_findings(node, job, None))
         if result is not None:
             findings = (checks.BY_NAME[names.DISK].finding(result),)
-        if any(finding.blocks for finding in findings):
-            raise PreflightFailed(Preflight((THIS_COMPUTER,), findings, 0.0), config)
+        return Preflight((THIS_COMPUTER,), findings, 0.0)
 
     def needed_bytes(self, config: JobConfig, job_id: str) -> int:
         """Return the size of the future checkpoints: the kept ones, and one being written.

@@ -29,7 +29,7 @@ from tests.waiting import wait_for
 from tests.widgets.jobs import preflight_samples as samples
 from tests.widgets.jobs.detail.test_job_detail import CONFIG, CREATED
 from tests.widgets.jobs.preflight.test_preflight_dialog import row_of, rows
-from tests.widgets.jobs.preflight_samples import AGENT, BUSY, MPI, PLACEMENT
+from tests.widgets.jobs.preflight_samples import AGENT, BUSY, MPI, PLACEMENT, RESERVED
 from tests.windows import find_button, shows_text, visible_texts
 from widgets.jobs.preflight.preflight_dialog import PreflightDialog
 
@@ -111,7 +111,7 @@ class RequestedStart:
         progress.step(0, 0, "Checking 2 nodes")
         config = replace(JOB, placement=placement or PLACEMENT)
         preflight = self.nodes.preflight_of(config)
-        if not preflight.succeeded:
+        if not preflight.succeeded or (preflight.warnings and progress.asks):
             raise PreflightFailed(preflight, config)
         self.started_on.append(config.placement)
         return CREATED
@@ -173,6 +173,18 @@ def test_a_job_that_passes_the_check_starts_without_a_dialog(make_controller: Ma
     assert requested.started_views == [CREATED]
     assert controller.session is None
     assert requested.steps == ["Starting…", "Checking 2 nodes…", ""]
+
+
+def test_a_start_into_a_reservation_shows_the_warning_first_and_can_go_on(
+    make_controller: Make, qtbot: QtBot
+) -> None:
+    controller, requested = make_controller(RESERVED)
+    controller.start(requested.request)
+    dialog = dialog_of(controller)
+    assert requested.started_views == []
+    assert shows_text(dialog, RESERVED.message)
+    qtbot.mouseClick(find_button(dialog, "Start on 16 GPUs"), LEFT_BUTTON)
+    assert requested.started_views == [CREATED]
 
 
 def test_a_refused_start_lists_all_findings_and_starts_once_they_are_fixed(

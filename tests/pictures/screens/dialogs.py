@@ -48,6 +48,9 @@ screen("preflight", (LARGE, SMALL, SMALLEST))(
         stage, checks.preflight(checks.MPI, checks.BUSY, checks.ROOT, checks.CLOCK)
     )
 )
+screen("preflight-reserved", (LARGE, SMALL))(
+    lambda stage: _preflight(stage, checks.preflight(checks.RESERVED))
+)
 screen("preflight-checking")(lambda stage: _preflight(stage, None))
 screen("preflight-fixing")(
     lambda stage: _preflight(

@@ -58,6 +58,17 @@ CLOCK = PreflightFinding(
     ("gpu12",),
     is_warning=True,
 )
+RESERVED = PreflightFinding(
+    "reservation",
+    False,
+    "GPU 5 and GPU 6 of gpu12 are reserved for “thesis” by anna from 18:00 to 22:00.",
+    "Queue the job, which then waits for its turn, or choose other GPUs. If it starts now, "
+    "“thesis” waits until it ends.",
+    ("gpu12",),
+    Fix.LEAVE_OUT,
+    is_warning=True,
+    gpus=("GPU-25", "GPU-26"),
+)
 PASSED_CHECKS = tuple(
     PreflightFinding(check, True, f"{check}: OK")
     for check in ("SSH", "host key", "Python", "Horovod", "common network", "disk", "home folder")

@@ -7,6 +7,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,12 +19,16 @@ from backend.cli.commands.job.run import preflight_lines
 from backend.provisioning import cluster_key
 from backend.provisioning.code_archive import bundle_name
 from backend.records.jobs.job_file import parse_job
-from backend.records.nodes.preflight import Preflight
+from backend.records.jobs.placement import Placement
+from backend.records.nodes.preflight import Fix, Preflight
+from backend.records.queue.entry import QueueEntry
+from backend.records.queue.scheduling import Reservation
 from backend.services.preflight import checks, names, node_probe
 from backend.services.preflight import run as preflight_run
 from backend.services.preflight.context import (
     VARIABLE,
     JobPreflight,
+    NodePreflight,
     PreflightContext,
     PreflightLimits,
 )
@@ -307,3 +312,30 @@ def test_slow_nodes_get_more_time_in_every_part(
 def test_an_invalid_time_limit_is_refused(text: str) -> None:
     with pytest.raises(BackendError, match=f"{VARIABLE} is “{text}”"):
         PreflightLimits.from_environment({VARIABLE: text})
+
+
+@pytest.mark.parametrize(
+    ("reserved_gpus", "gpu_text", "fix"),
+    [
+        (("GPU-b",), "GPU 1 of gpu03 is", Fix.LEAVE_OUT),
+        (("GPU-a", "GPU-b"), "GPU 0 and GPU 1 of gpu03 are", Fix.NONE),
+        (("GPU-c",), "", Fix.NONE),
+    ],
+)
+def test_the_gpus_that_another_job_reserved_are_named_and_can_be_left_out(
+    reserved_gpus: tuple[str, ...], gpu_text: str, fix: Fix
+) -> None:
+    begin = datetime.now(UTC)
+    entry = QueueEntry("t", "thesis", 1, (Placement("gpu03", 0, reserved_gpus),), "m", user="anna")
+    reservation = Reservation(entry, begin, begin + timedelta(hours=1))
+    gpus = [{"uuid": uuid, "index": index} for index, uuid in enumerate(("GPU-a", "GPU-b"))]
+    placement = Placement("gpu03", 0, ("GPU-a", "GPU-b"))
+    node = NodePreflight(placement, replies={"gpus": {"gpus": gpus}})
+    job = JobPreflight("", "", (node,), reservations=(reservation,))
+    findings = list(checks.BY_NAME[names.RESERVATION].node_findings(node, job, None))
+    messages = [finding.message.partition(" reserved for ") for finding in findings]
+    assert [message[0] for message in messages] == ([gpu_text] if gpu_text else [])
+    assert all(message[2].startswith("“thesis” by anna from ") for message in messages)
+    assert [(f.fix, f.gpus, f.blocks) for f in findings] == (
+        [(fix, reserved_gpus, False)] if gpu_text else []
+    )
