@@ -25,6 +25,8 @@ from backend.node.system import process_cleanup, process_identity
 from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot, run_tag
+from backend.records.base.timestamps import stamp
+from backend.records.jobs.launch import Launch
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.jobs.view import JobView
@@ -193,6 +195,43 @@ def test_a_reservation_keeps_its_place_from_others_until_it_is_given_up(
     assert queue.jobs.queries.show(third).state is JobState.CREATED
     queue.queue.dequeue(thesis)
     queue.jobs.queries.wait(other, is_finished=lambda view: view.run == 1)
+
+
+def test_what_becomes_of_a_reservation(queue: Services, cli: Cli) -> None:
+    job_id = create_job(queue, "thesis", processes=1, **(ALONE | ENDLESS)).id
+    now = datetime.now().astimezone()
+    refusal = "The reserved time would be over already."
+    with pytest.raises(BackendError, match=refusal):
+        queue.queue.enqueue(job_id, not_before=now - timedelta(hours=3), length_s=7200.0)
+
+    def reservation() -> tuple[str, float] | None:
+        queued_job = queue.queue.read().find_job(job_id)
+        return queued_job and (queued_job.entry.not_before, queued_job.entry.length_s)
+
+    begin = now + timedelta(hours=1)
+    queue.queue.enqueue(job_id, not_before=begin, length_s=7200.0)
+    reserved_time = (stamp(begin, "seconds"), 7200.0)
+    queue.queue.pause()
+    assert reservation() == reserved_time, "a paused queue changes nothing"
+    queue.queue.resume()
+    with pytest.raises(BackendError, match=refusal):
+        queue.queue.change(job_id, not_before=now - timedelta(hours=3))
+    queue.queue.change(job_id, 5)
+    assert reservation() == reserved_time, "another priority changes nothing"
+    queue.queue.dequeue(job_id)
+    queue.queue.enqueue(job_id, not_before=now + timedelta(hours=3))
+    assert reservation() == (stamp(now + timedelta(hours=3), "seconds"), 0.0), "it was given up"
+    queue.queue.change(job_id, not_before=now - timedelta(hours=1), length_s=7200.0)
+    queue.jobs.queries.wait(job_id, is_finished=is_training)
+    launch = Launch.from_dict(read_json(queue.data_root.job(job_id).launch))
+    expected_time = (stamp(now - timedelta(hours=1), "seconds"), 7200.0)
+    assert (launch.reserved_from, launch.reserved_s) == expected_time, "for a next run"
+    queue.jobs.lifecycle.stop(job_id)
+    queue.jobs.queries.wait(job_id)
+    assert reservation() is None
+    queue.queue.pause()
+    queue.queue.enqueue(job_id)
+    assert reservation() == ("", 0.0), "Stop gave it up"
 
 
 def test_a_start_by_hand_into_a_reservation_is_warned_of_and_the_window_asks_first(

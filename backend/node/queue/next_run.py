@@ -11,6 +11,7 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime, timezone
 from typing import Any
 
 from backend.base.errors import BackendError
@@ -28,6 +29,7 @@ from backend.records.jobs.launch import Launch, rank_plans
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.status import Continuation, last_status
 from backend.records.queue.entry import STEP, QueueEntry
+from backend.records.queue.scheduling import reservations_of
 
 
 def queue_next(
@@ -38,11 +40,12 @@ def queue_next(
     placement: Sequence[Placement] = (),
     hosts: Mapping[str, str] = {},
     changes: Mapping[str, Any] = {},
-    not_before: str = "",
     quiet_s: float = 0.0,
     continuation: Continuation | None = None,
 ) -> QueueEntry:
     """Queue the run after ``launch``; it continues from the job's newest checkpoint.
+
+    It keeps the reservation of the run before, until that is over, on the nodes that were reserved.
 
     The job file stays as it is: other nodes and settings hold for this run, and for those that are
     made from it.
@@ -52,7 +55,6 @@ def queue_next(
         placement: Where it runs, by default where the run before ran.
         hosts: The addresses of nodes that the run before did not have.
         changes: Values of other settings by their paths.
-        not_before: The earliest start, as in `QueueEntry`.
         quiet_s: See `QueueEntry`.
         continuation: `Launch.continuation`; by default as in the run before.
 
@@ -84,13 +86,17 @@ def queue_next(
         machine=machine(),
         host=socket.gethostname(),
         position=min((p.position for p in queued_entries), default=0.0) - STEP,
-        not_before=not_before,
+        not_before=launch.reserved_from,
+        length_s=launch.reserved_s,
         gives_way=new_launch.config.gives_way,
         queued=timestamps.utc_now(),
         user=user_name(),
         reason=reason,
         quiet_s=quiet_s,
     )
+    is_reserved = bool(reservations_of((entry,), datetime.now(timezone.utc)))
+    if not is_reserved or set(entry.placement) - set(launch.config.placement):
+        entry = replace(entry, not_before="", length_s=0.0)
     replace_json(folder.queued_launch, new_launch.to_dict())
     access_modes.make_folder(root.queue, exist_ok=True)
     os.close(access_modes.open_for_writing(root.queue / folder.job_id))

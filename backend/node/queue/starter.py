@@ -11,6 +11,7 @@ import json
 import os
 import re
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 from backend.base.errors import BackendError
@@ -19,11 +20,12 @@ from backend.node.queue import entries as queue_entries
 from backend.node.run import finalize, run_start
 from backend.node.system import process_identity
 from backend.node.system.start_supervisor import start_supervisor
-from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.atomic_files import read_json, replace_json, stored_record
 from backend.records.base.layout import AttemptFolder, DataRoot, JobFolder
 from backend.records.base.local_files import Files
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.status import last_status
+from backend.records.queue.entry import QueueEntry
 
 _MANIFEST_LINE = re.compile(rb"(\\?)([0-9a-f]{64})  (.+)")
 _CODE = ("model", "loader", "validation_loader")
@@ -63,7 +65,9 @@ def start_claimed(root: DataRoot, folder: JobFolder, launch: Launch) -> None:
     Raises:
         OSError: The job's folder cannot be written.
     """
-    run = launch.run
+    run, entry = launch.run, stored_record(QueueEntry, folder.queued)
+    if entry is not None:
+        launch = replace(launch, reserved_from=entry.not_before, reserved_s=entry.length_s)
     run_start.write(folder, launch, _LOCAL, _waited_s(root, folder.attempt(run)))
     try:
         start_supervisor(folder, launch)

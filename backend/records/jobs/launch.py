@@ -128,6 +128,9 @@ class Launch(Record, label="launch record", rules=STRICT):
     grace_s: float = STOP_GRACE_S
     """Time without progress after a stop request before a rank is ended."""
     continuation: Continuation | None = field(default=None, metadata={KEY: "continued"})
+    reserved_from: str = ""
+    """`QueueEntry.not_before` of a run with a reservation, which its next run keeps."""
+    reserved_s: float = 0.0
     steps_limit: int = 0
     """Steps after which an epoch ends, without validation; 0 is no limit. The last checkpoint of
     such a trial is read back."""

@@ -209,7 +209,7 @@ class QueueService:
         start_now: bool = False,
     ) -> QueuedJob:
         """Change priority, start time or length; ``start_now`` removes the start time."""
-        entry = self._entry(job_id)
+        previous_entry = entry = self._entry(job_id)
         _check(priority or 0, length_s or 0.0)
         if priority is not None:
             entry = replace(entry, priority=priority)
@@ -217,8 +217,9 @@ class QueueService:
             entry = replace(entry, length_s=length_s)
         if not_before is not None or start_now:
             entry = replace(entry, not_before=_stamp(not_before))
-        with as_backend_error("The queue could not be read"):
-            _require_free_time(entry, queue_files.entries(self._root))
+        if replace(entry, priority=previous_entry.priority) != previous_entry:
+            with as_backend_error("The queue could not be read"):
+                _require_free_time(entry, queue_files.entries(self._root))
         self._update_entry(entry)
         return self._queued_job(entry)
 
@@ -398,6 +399,12 @@ def _check(priority: int, length_s: float) -> None:
 def _require_free_time(entry: QueueEntry, entries: Sequence[QueueEntry]) -> None:
     """Raise BackendError if another job has reserved a part of what the entry reserves."""
     now = datetime.now(UTC)
+    is_over = not (entry.refusal or reservations_of((entry,), now))
+    if is_over and entry.not_before and entry.length_s:
+        raise BackendError(
+            "The reserved time would be over already.",
+            "Choose a later time, or none, to start as soon as possible.",
+        )
     others = [other for other in entries if other.job_id != entry.job_id]
     for own in reservations_of((entry,), now):
         for reservation in reservations_of(others, now):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from backend.node.queue.next_run import next_launch, queue_next
 from backend.node.run.launch_command import command, environment
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, DataRoot
+from backend.records.base.timestamps import stamp
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.launch import Launch, Launcher, rank_plans
@@ -102,6 +104,34 @@ def test_next_run_waits_before_the_queued_jobs_and_says_why(
         queue_next(other_job, launch(other_job.path, make_config(place_on(*NODES)), 1), "").position
         < 0
     )
+
+
+@pytest.mark.parametrize(
+    ("begin_h", "hours", "nodes", "is_kept"),
+    [
+        (-1, 2, (), True),
+        (-1, 2, NODES[:2], True),
+        (-1, 2, (*NODES[:2], "gpu09"), False),
+        (-3, 2, (), False),
+        (-1, 0, (), False),
+    ],
+    ids=["again", "on fewer nodes", "on another node", "its time is over", "none"],
+)
+def test_a_next_run_keeps_the_reservation_of_the_run_before_on_its_nodes(
+    tmp_path: Path, begin_h: float, hours: float, nodes: tuple[str, ...], is_kept: bool
+) -> None:
+    folder = DataRoot(tmp_path).job("a-job")
+    folder.checkpoints.mkdir(parents=True)
+    begin = stamp(datetime.now(UTC) + timedelta(hours=begin_h))
+    previous_launch = replace(
+        launch(folder.path, make_config(place_on(*NODES)), 1),
+        reserved_from=begin,
+        reserved_s=hours * 3600.0,
+    )
+    hosts = {**HOSTS, "gpu09": "10.0.0.9"}
+    entry = queue_next(folder, previous_launch, "", placement=place_on(*nodes), hosts=hosts)
+    expected_time = (begin, hours * 3600.0) if is_kept else ("", 0.0)
+    assert (entry.not_before, entry.length_s) == expected_time
 
 
 def test_invalid_settings_queue_nothing(tmp_path: Path) -> None:
