@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,13 +32,17 @@ from backend.base.progress import Progress
 from backend.records.bundles.job_archive import SUFFIX
 from backend.records.jobs.metric_names import USUAL_METRICS, measures_quality
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
+from backend.records.jobs.script import is_session, session_length_s
 from backend.records.jobs.view import JobCheck, JobView
 from backend.records.library.item import PARTS, Kind
+from backend.records.queue.entry import QueueEntry
 from backend.services.context.container import Services
 from backend.services.jobs.job_file import read_job_file
 from backend.services.tools.packages import install_command
 from backend.services.tools.tool_process import ToolError
 from widgets.common import formats
+from widgets.common.dialog import DialogHolder, Question
+from widgets.jobs.actions.job_questions import queue_question
 from widgets.jobs.form.job_fields import JobDraft, Origin
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.form.trial_status import BatchTrial, TrialState
@@ -95,6 +100,7 @@ class FormController(Controller):
         self._form = form
         self._create_request = LatestRequest(runner)
         self._check_request = LatestRequest(runner)
+        self._queue_dialog: DialogHolder[Question] = DialogHolder()
         self._proposed_name = self._named_model = ""
         self._counted_parts: set[tuple[str, ...]] = set()
         self._checked_draft = JobDraft()
@@ -121,6 +127,7 @@ class FormController(Controller):
         form.start_requested.connect(self._start_draft)
         form.start_cancelled.connect(self._cancel_draft)
         form.queue_requested.connect(self._queue_draft)
+        form.queue_later_requested.connect(self._ask_time)
         form.partitions_requested.connect(self._read_partitions)
         form.save_requested.connect(partial(self._create, finish=lambda view, _progress: view))
         form.open_requested.connect(self._choose_job_file)
@@ -489,8 +496,25 @@ class FormController(Controller):
         else:
             self._create(draft, finish=self._queue_new)
 
-    def _queue_new(self, view: JobView, progress: Progress) -> JobView:
-        self._services.queue.enqueue(view.id, progress=progress)
+    @Slot(object)
+    def _ask_time(self, draft: JobDraft) -> None:
+        """Ask for the earliest start of a new job, and the hours for which it reserves its GPUs."""
+
+        def queue(priority: int, start_time: datetime | None, hours: float) -> None:
+            times = {"not_before": start_time, "length_s": hours * 3600}
+            self._create(draft, finish=partial(self._queue_new, priority=priority, **times))
+
+        arguments, script = draft.raw.get("arguments", ()), str(draft.raw.get("script", ""))
+        length_s = session_length_s(arguments) if is_session(script) else 0.0
+        entry = QueueEntry("", str(draft.raw.get("name", "")), 1, (), "", length_s=length_s)
+        self._queue_dialog.open(queue_question(entry, queue, self._window))
+
+    def _queue_new(self, view: JobView, progress: Progress, **options: Any) -> JobView:
+        try:
+            self._services.queue.enqueue(view.id, progress=progress, **options)
+        except BackendError:
+            self._jobs.remove(view.id)
+            raise
         return self._jobs.queries.show(view.id)
 
     def _create(self, draft: JobDraft, finish: Callable[[JobView, Progress], JobView]) -> None:

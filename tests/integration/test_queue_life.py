@@ -222,7 +222,7 @@ def test_what_becomes_of_a_reservation(queue: Services, cli: Cli) -> None:
     queue.queue.enqueue(job_id, not_before=now + timedelta(hours=3))
     assert reservation() == (stamp(now + timedelta(hours=3), "seconds"), 0.0), "it was given up"
     queue.queue.change(job_id, not_before=now - timedelta(hours=1), length_s=7200.0)
-    queue.jobs.queries.wait(job_id, is_finished=is_training)
+    queue.jobs.queries.wait(job_id, is_finished=lambda view: bool(view.run) and is_training(view))
     launch = Launch.from_dict(read_json(queue.data_root.job(job_id).launch))
     expected_time = (stamp(now - timedelta(hours=1), "seconds"), 7200.0)
     assert (launch.reserved_from, launch.reserved_s) == expected_time, "for a next run"

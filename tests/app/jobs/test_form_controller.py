@@ -29,6 +29,7 @@ from tests.windows import (
     side_of,
     start_buttons,
 )
+from widgets.common.fields import LineEdit
 from widgets.common.labels import Label
 from widgets.jobs.form.form_sections import FormSections
 from widgets.jobs.form.form_side import FormFoot
@@ -326,3 +327,25 @@ def test_only_the_result_line_changes_after_a_trial(form, runner, monkeypatch):
     runner.run_tasks()
     assert result_of(form) == "Ready to start"
     assert findings() == previous_findings, "the settings are as valid as before"
+
+
+def test_a_new_job_is_queued_for_later_with_a_reservation_and_an_overlap_leaves_no_job(
+    form, runner, services
+):
+    finish_timers(form)
+    runner.run_tasks()
+    services.queue.pause()
+
+    def queue_for_later(time_text, hours):
+        start_buttons(form).later.click()
+        dialog = form.controller._queue_dialog.dialog
+        for edit, text in zip(dialog.findChildren(LineEdit), (time_text, hours), strict=True):
+            edit.setText(text)
+        find_button(dialog, "Queue").click()
+
+    queue_for_later("+2h", "3")
+    (queued_job,) = services.queue.read().jobs
+    assert (queued_job.entry.length_s, bool(queued_job.entry.not_before)) == (3 * 3600, True)
+    queue_for_later("+4h", "1")
+    assert "is reserved for" in side_of(form).refusal.text()
+    assert len(services.queries.list()) == 1

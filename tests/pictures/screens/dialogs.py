@@ -255,7 +255,7 @@ def queue_priority(stage: Stage) -> None:
     views, queue = lab.long_queue()
     page = open_job(stage, views[1], views)
     page.show_queue(queue, is_immediate=True)
-    stage.lay_over(queue_question(queue.jobs[0].entry, JobActions(), stage.window))
+    stage.lay_over(queue_question(queue.jobs[0].entry, ignore, stage.window))
 
 
 NAMES = [view.name for view in lab.JOBS[5:8]]

@@ -25,7 +25,6 @@ from widgets.common.fields import Field, LineEdit, SpinBox
 from widgets.common.labels import Label
 from widgets.common.layout import row
 from widgets.common.theme import S3
-from widgets.jobs.actions.job_actions import CHANGE_QUEUED, JobActions
 from widgets.jobs.placement.placement_picker import PlacementPicker
 
 _PRIORITY_W, _HOURS_W, _QUEUE_W = 96, 144, 600
@@ -109,9 +108,11 @@ class TrashQuestion(Question):
 
 
 def queue_question(
-    entry: QueueEntry, actions: JobActions, parent: QWidget | None = None
+    entry: QueueEntry,
+    on_answer: Callable[[int, datetime | None, float], object],
+    parent: QWidget | None = None,
 ) -> Question:
-    """Ask for the priority of a job in the queue, its earliest start, and what it reserves."""
+    """Ask for the priority of a job in the queue, its earliest start, and the hours it reserves."""
     priority = SpinBox(entry.priority, minimum=LOWEST, maximum=HIGHEST, name="Priority")
     priority.setFixedWidth(_PRIORITY_W)
     start_time = instant(entry.not_before)
@@ -153,10 +154,10 @@ def queue_question(
         return not field.error() and not hours_field.error()
 
     def save() -> None:
-        request = entry.job_id, priority.value(), read_time(), read_hours()
-        actions.ask(CHANGE_QUEUED, *request)
+        on_answer(priority.value(), read_time(), read_hours())
 
-    return Question("Priority and time", "Save", save, parent, width=_QUEUE_W).ask(
+    verb = "Save" if entry.job_id else "Queue"
+    return Question("Priority and time", verb, save, parent, width=_QUEUE_W).ask(
         f"“{sanitize(entry.name, _NAME_CHARS)}” starts automatically when its turn "
         "comes and its nodes are free. Higher priorities start first. With a time and hours, its "
         "GPUs are kept free for it from then on.",

@@ -14,7 +14,7 @@ from backend.records.jobs.flat_settings import SettingChange
 from backend.records.jobs.view import JobCheck, JobForecast
 from backend.records.nodes.reading import Finding
 from widgets.common import formats, theme
-from widgets.common.buttons import Button
+from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import Separator, StyledFrame, VerticalScrollArea
 from widgets.common.key_value_row import KeyValue, KeyValueRow
 from widgets.common.labels import IconLabel, Label, native_key, term_tip
@@ -26,6 +26,7 @@ from widgets.plots.image_export import Picture, PictureButton
 
 SIDE_W = 384
 START_KEY = "Ctrl+Return"
+LATER_TIP = "Queue for later… Not before a time, and reserve its GPUs"
 _MAX_CHANGES, _COLUMNS = 6, 3
 _MINUTE_MS = 60_000
 _UNTIMED_HINT = "No estimate yet: no job with this model, data and batch size has run."
@@ -41,13 +42,14 @@ _TERMS = {
 
 
 class StartButtons:
-    """The buttons Start and Queue, and the button after a refusal; right, or at the bottom."""
+    """The buttons to start or queue, and the one after a refusal; right, or at the bottom."""
 
     def __init__(self) -> None:
         tip = f"Start the job ({native_key(START_KEY)})"
         self.start = Button("Start", kind="big", icon="play", tip=tip)
         self.start.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.queue = Button("Queue", kind="tall", icon="clock", tip=QUEUE.tip)
+        self.later = IconButton("calendar-plus", LATER_TIP)
         self.cancel = Button("Cancel these jobs", icon="arrow-u-up-left")
         self.cancel.hide()
 
@@ -114,7 +116,7 @@ class FormSide(StyledFrame):
                 margins=(S4, S4, S4, S2),
             )
         )
-        buttons = row((start_buttons.start, 1), start_buttons.queue, gap=S2)
+        buttons = row((start_buttons.start, 1), start_buttons.queue, start_buttons.later, gap=S2)
         self.setFixedWidth(SIDE_W)
         self.setLayout(
             col(
@@ -269,7 +271,13 @@ class FormFoot(StyledFrame):
         self.refusal = Label("", "small", "bad", wrap=True)
         self.refusal.hide()
         texts = col(self.result, self.figures, self.refusal, gap=0)
-        buttons = row(start_buttons.cancel, start_buttons.queue, start_buttons.start, gap=S2)
+        buttons = row(
+            start_buttons.cancel,
+            start_buttons.later,
+            start_buttons.queue,
+            start_buttons.start,
+            gap=S2,
+        )
         self.setLayout(row((texts, 1), buttons, gap=S3, margins=(S4, S2, S4, S2)))
         self.hide()
 

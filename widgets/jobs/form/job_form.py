@@ -65,6 +65,7 @@ class JobForm(QWidget):
         start_requested: A `JobDraft` to create and start.
         start_cancelled: Cancel the start that is under way.
         queue_requested: A `JobDraft` to create and queue.
+        queue_later_requested: A `JobDraft` to queue with a priority, a time and a reservation.
         cancel_jobs_requested: The tag of a sweep that was only partly created.
         save_requested: A `JobDraft` to create as a draft.
         load_requested: Load settings to begin with; answer with `show_draft`.
@@ -90,6 +91,7 @@ class JobForm(QWidget):
     start_requested = Signal(object)
     start_cancelled = Signal()
     queue_requested = Signal(object)
+    queue_later_requested = Signal(object)
     cancel_jobs_requested = Signal(str)
     save_requested = Signal(object)
     load_requested = Signal()
@@ -130,10 +132,6 @@ class JobForm(QWidget):
         self._start_button, self._foot_start = (
             self._side.start_buttons.start,
             self._foot.start_buttons.start,
-        )
-        self._queue_button, self._foot_queue = (
-            self._side.start_buttons.queue,
-            self._foot.start_buttons.queue,
         )
         self._banner = self._sections.banner
         form_pane = QWidget()
@@ -366,10 +364,9 @@ class JobForm(QWidget):
         self._is_busy = bool(message)
         for button in (self._start_button, self._foot_start):
             button.setText(message or self._start_text())
-        for button in (self._queue_button, self._foot_queue):
-            button.setText("Cancel" if self._is_busy else "Queue")
-            button.set_icon("x" if self._is_busy else "clock")
-            button.setVisible(self._is_busy or self._may_queue())
+        for buttons in (self._side.start_buttons, self._foot.start_buttons):
+            buttons.queue.setText("Cancel" if self._is_busy else "Queue")
+            buttons.queue.set_icon("x" if self._is_busy else "clock")
         self._enable_buttons()
 
     def show_error(self, message: str) -> None:
@@ -434,6 +431,7 @@ class JobForm(QWidget):
         buttons = StartButtons()
         buttons.start.clicked.connect(self._start)
         buttons.queue.clicked.connect(self._queue)
+        buttons.later.clicked.connect(lambda: self.queue_later_requested.emit(self.draft()))
         buttons.cancel.clicked.connect(
             lambda: self.cancel_jobs_requested.emit(self._incomplete_sweep)
         )
@@ -543,8 +541,11 @@ class JobForm(QWidget):
         is_sweep = bool(self._fields.swept.axes())
         self._save_button.setEnabled(self._may_start and not self._is_busy and not is_sweep)
         self._save_button.set_tip(_NO_DRAFT_TIP if is_sweep else _DRAFT_TIP)
-        for button in (self._queue_button, self._foot_queue):
-            button.setEnabled(self._may_start or self._is_busy)
+        for buttons in (self._side.start_buttons, self._foot.start_buttons):
+            buttons.queue.setVisible(self._is_busy or self._may_queue())
+            buttons.queue.setEnabled(self._may_start or self._is_busy)
+            buttons.later.setVisible(self._may_queue())
+            buttons.later.setEnabled(self._may_start and not self._is_busy)
 
     def _show_result(self, check: JobCheck) -> None:
         is_complete = check.global_batch is not None and not self._open_part
@@ -560,8 +561,6 @@ class JobForm(QWidget):
             button.set_icon("warning-octagon" if is_bad else "play")
             if not self._is_busy:
                 button.setText(self._start_text())
-        for button in (self._queue_button, self._foot_queue):
-            button.setVisible(self._is_busy or self._may_queue())
         self._enable_buttons()
         epochs = self._fields.draft().get("epochs")
         self._side.show_figures(check, epochs if isinstance(epochs, int) else 0)

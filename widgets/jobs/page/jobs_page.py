@@ -552,7 +552,8 @@ class JobsPage(QWidget):
         if view is not None and view.id == job_id:
             new_entry = QueueEntry(job_id, view.name, 1, (), "", length_s=view.length_s)
             entry = position.entry if position is not None else new_entry
-            dialog = queue_question(entry, self.job_actions, self)
+            ask = partial(self.job_actions.ask, job_actions.CHANGE_QUEUED, job_id)
+            dialog = queue_question(entry, ask, self)
             dialog.finished.connect(dialog.deleteLater)
             dialog.open()
 

@@ -188,7 +188,7 @@ def test_a_silent_node_blocks_in_every_view(
     assert message in preflight_text.report_text(preflight, None)
     assert preflight_text.heading_text(preflight) == "1 problem prevents this job from starting"
     # Whatever was green needed no answer of gpu2.
-    assert passed_checks(preflight) == {names.NETWORK, names.PROCESSES}
+    assert passed_checks(preflight) == {names.NETWORK, names.PROCESSES, names.RESERVATION}
 
 
 PROBES = {check.probe.name: check.probe for check in checks.CHECKS if check.probe is not None}

@@ -27,7 +27,6 @@ from widgets.common.banner import Banner
 from widgets.common.fields import LineEdit, SpinBox
 from widgets.common.labels import Label
 from widgets.jobs.actions import job_actions
-from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.actions.job_questions import queue_question
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
@@ -262,8 +261,8 @@ def test_the_strip_holds_and_frees_the_queue(qtbot, page):
 
 def test_priority_and_hour_are_asked_in_the_words_of_the_command_line(qtbot):
     entry = queued_job("nightly", 1, not_before="2026-12-24T05:00:00Z").entry
-    actions = JobActions()
-    dialog = queue_question(entry, actions)
+    answers = []
+    dialog = queue_question(entry, lambda *answer: answers.append(answer))
     qtbot.addWidget(dialog)
     edit, hours_edit = dialog.findChildren(LineEdit)
     edit.setText("soon")
@@ -276,18 +275,16 @@ def test_priority_and_hour_are_asked_in_the_words_of_the_command_line(qtbot):
     hours_edit.setText("1,5")
     find_only(SpinBox, dialog).setValue(7)
     earliest = datetime.now().astimezone()
-    with expect_request(actions, job_actions.CHANGE_QUEUED) as requested:
-        find_button(dialog, "Save").click()
+    find_button(dialog, "Save").click()
     latest = datetime.now().astimezone()
-    _job_id, priority, not_before, hours = requested.args
+    priority, not_before, hours = answers.pop()
     assert (priority, hours) == (7, 1.5)
     request_time = not_before - timedelta(hours=2)
     assert earliest - timedelta(minutes=1) < request_time <= latest, "seconds are left out"
     edit.clear()
     hours_edit.clear()
-    with expect_request(actions, job_actions.CHANGE_QUEUED) as requested:
-        find_button(dialog, "Save").click()
-    assert requested.args == ["nightly", 7, None, 0.0]
+    find_button(dialog, "Save").click()
+    assert answers == [(7, None, 0.0)]
 
 
 def test_the_form_queues_a_job_that_may_start(qtbot, form):  # noqa: F811
@@ -297,6 +294,8 @@ def test_the_form_queues_a_job_that_may_start(qtbot, form):  # noqa: F811
     form.show_check(JobCheck(global_batch=8))
     with qtbot.waitSignal(form.queue_requested):
         start_buttons(form).queue.click()
+    with qtbot.waitSignal(form.queue_later_requested):
+        start_buttons(form).later.click()
 
 
 def test_the_side_bar_names_the_next_one_while_nothing_runs(qtbot):
