@@ -97,6 +97,7 @@ class Reporter:
         self._global_batch = global_batch
         self._state = JobState.SETUP
         self._message = self._early_finish = ""
+        self.unused_s: float | None = None
         self._is_stopping = False
         first_status = (
             previous_status
@@ -364,6 +365,7 @@ class Reporter:
             earlier_energy_j=self._first_status.earlier_energy_j,
             gpus=self._first_status.gpus,
             waited_s=self._first_status.waited_s,
+            unused_s=self.unused_s,
             is_planned=self._is_planned,
             continuation=self._first_status.continuation,
             peak_memory_bytes=self.peak_memory(),

@@ -39,7 +39,14 @@ from backend.records.base.layout import JobFolder
 from backend.records.jobs import history
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat, report_to_guard
 from backend.records.jobs.launch import Launch, RankPlan, visible_devices
-from backend.records.jobs.script import command_line, entry_args, fill_placeholders, interpreter
+from backend.records.jobs.script import (
+    UNUSED_FILE,
+    command_line,
+    entry_args,
+    fill_placeholders,
+    interpreter,
+    is_session,
+)
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import BAD_CURVE, UNMATCHED, Alarm, RankError, last_status
 from backend.records.jobs.stop_request import stop_requested
@@ -434,6 +441,10 @@ class ScriptReports:
     def update(self) -> float:
         """Report the script's new curves and checkpoints; return the seconds that this took."""
         took_s = self.read_curves()
+        if is_session(self._config.script):
+            # Its script writes the number; half of it is read while it is replaced.
+            with suppress(OSError, ValueError):
+                self._reporter.unused_s = float((self._folder.output / UNUSED_FILE).read_text())
         self._checkpoints.update(self._position_at)
         return took_s
 

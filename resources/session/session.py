@@ -172,6 +172,15 @@ def _write_private(path: Path, content: Mapping[str, Any]) -> None:
     temporary.rename(path)
 
 
+def write_unused(seconds: float) -> None:
+    """Write the time without use where the job's page reads it, if there is room."""
+    try:
+        path = Path(os.environ["RINGMASTER_OUTPUT"], ".unused_s")
+        path.write_text(f"{max(0.0, seconds):.0f}", "ascii")
+    except OSError:
+        pass
+
+
 def make_folder(home: Path, run: str) -> Path:
     """Make the private folder of a run, and remove those of earlier runs of its job."""
     sessions = home / SESSIONS
@@ -239,6 +248,7 @@ def _watch(server: Server, options: argparse.Namespace, stop_signals: Sequence[i
             continue
         polled_s = time.monotonic()
         used_s = max(used_s, server.last_use_s())
+        write_unused(time.time() - used_s)
         left_s, reason = time_to_end(
             time.time(), started_s, used_s, options.hours, options.idle_min
         )

@@ -85,7 +85,7 @@ class RunningJob(QWidget):
         self._time_left.setText(formats.short_time_left(view.status.eta_s))
         unit = "GPU" if view.config.uses_gpus else "process"
         plural = "GPUs" if view.config.uses_gpus else "processes"
-        processes = formats.plural(view.world_size, unit, plural)
+        processes = formats.plural(view.slot_count, unit, plural)
         self._phase.setText(view.contact_warning or f"{processes} · {view.state_label}")
         self._phase.set_color_role("warn" if view.contact_warning else "text2")
         self._update_colors()

@@ -33,6 +33,8 @@ REQUIREMENT_FILES = ("uv.lock", "requirements.txt", "pyproject.toml")
 USUAL_CHECKPOINTS = ("*.pt", "*.pth", "*.pth.tar", "*.ckpt", "*.safetensors", "checkpoint-*/")
 SESSION = "jupyter-session"
 """The library's name of the script `resources/session`, whose jobs are sessions."""
+UNUSED_FILE = ".unused_s"
+"""The file in the output of a session with the seconds since its last use."""
 SIGNALS = {"SIGTERM": "SIGTERM", "SIGINT": "SIGINT (as Ctrl+C)", "SIGUSR1": "SIGUSR1"}
 
 

@@ -140,6 +140,8 @@ class RunStatus(Record, label="status", newest_schema=STATUS_SCHEMA, required=_R
     early_finish: str = ""
     peak_memory_bytes: int | None = None
     waited_s: float | None = None
+    unused_s: float | None = None
+    """Time without use of a session."""
     schema: int = STATUS_SCHEMA
 
     @property

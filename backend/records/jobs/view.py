@@ -105,6 +105,11 @@ class JobView:
         return self.config.world_size
 
     @property
+    def slot_count(self) -> int:
+        """Return its GPUs, or its processes on CPUs; one process may have several GPUs."""
+        return sum(placement.slots for placement in self.config.placement)
+
+    @property
     def uses_gpus(self) -> bool:
         return self.config.uses_gpus
 
@@ -124,7 +129,7 @@ class JobView:
         """Return the seconds that all its runs took, each times its GPUs; None on CPUs."""
         status = self.status
         ended_s = seconds(status.ended_at) or (now_s if self.state.is_live else 0.0)
-        gpus = self.world_size if self.uses_gpus else 0
+        gpus = self.slot_count if self.uses_gpus else 0
         return gpu_seconds(status.earlier_gpu_s, gpus, seconds(status.started_at), ended_s)
 
     def ranks(self) -> Iterator[tuple[int, Placement, str]]:

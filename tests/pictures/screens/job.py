@@ -60,6 +60,7 @@ def job_session(stage: Stage) -> None:
             "name": "session on gpu06",
             "script": f"{SESSION}@1",
             "entry": "session.py",
+            "arguments": ["--hours", "8", "--idle-min", "30"],
             "processes_per": "node",
             "placement": [lab.TWO_NODES.placement[0].to_dict()],
         }
@@ -77,6 +78,7 @@ def job_session(stage: Stage) -> None:
         eta_s=None,
         rank_step_ms=(),
         slow_ranks=(),
+        unused_s=740.0,
     )
     page = open_job(stage, view, _with_view(view))
     page.detail.show_view(view)

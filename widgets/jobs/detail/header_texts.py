@@ -16,6 +16,9 @@ from widgets.common.key_value_row import KeyValue
 from widgets.jobs.list.job_columns import duration_s, resources_label
 from widgets.jobs.list.job_delegate import start_forecast
 
+_IN_USE_S = 30.0
+"""A session looks every 10 s whether it is used."""
+
 
 def run_details(view: JobView) -> str:
     """Return the nodes of the job, its start, and the user who started it."""
@@ -35,6 +38,8 @@ def run_details(view: JobView) -> str:
 
 def header_figures(view: JobView) -> list[KeyValue]:
     now = datetime.now().astimezone()
+    if view.is_session and (view.state.is_live or not view.run):
+        return _session_figures(view, now)
     figures = []
     if view.state.is_live and view.status.eta_s is not None:
         ready_time = now + timedelta(seconds=view.status.eta_s)
@@ -45,7 +50,7 @@ def header_figures(view: JobView) -> list[KeyValue]:
     elif not view.state.is_live and view.run:
         label = "Took in total" if view.status.earlier_s else "Took"
         figures.append(KeyValue(label, formats.duration(duration_s(view, now))))
-    if view.run:
+    if view.run and not view.is_session:
         if view.epochs and view.status.epoch:
             figures.append(KeyValue("Epoch", formats.count_of(view.status.epoch, view.epochs)))
         elif view.status.epoch:
@@ -72,6 +77,22 @@ def header_figures(view: JobView) -> list[KeyValue]:
     if not view.run and view.epochs:
         figures.append(KeyValue("Epochs", formats.count(view.epochs)))
         figures.append(KeyValue("Global batch", formats.count(view.config.global_batch_size)))
+    return figures
+
+
+def _session_figures(view: JobView, now: datetime) -> list[KeyValue]:
+    """Return the time left of a session, the time without use, and its GPUs."""
+    started, figures = instant(view.status.started_at), []
+    if view.length_s:
+        used_s = (now - started).total_seconds() if view.state.is_live and started else 0.0
+        left_text = formats.duration(max(0.0, view.length_s - used_s))
+        figures.append(KeyValue("Time left", left_text, tip="Until its time limit"))
+    if view.state.is_live and view.status.unused_s is not None:
+        is_used = view.status.unused_s < _IN_USE_S
+        unused_text = "in use" if is_used else formats.duration(view.status.unused_s)
+        figures.append(KeyValue("Unused for", unused_text, tip="No kernel, terminal or GPU worked"))
+    uuids = [uuid for placement in view.config.placement for uuid in placement.gpus]
+    figures.append(KeyValue("GPUs", formats.count(len(uuids)), tip=", ".join(uuids)))
     return figures
 
 

@@ -100,7 +100,8 @@ def resources_label(view: JobView | JobSummary) -> str:
     """Return the resources and nodes of a job: ``2 processes on this computer``."""
     unit = "GPU" if view.uses_gpus else "process"
     plural = "GPUs" if view.uses_gpus else "processes"
-    return f"{formats.plural(view.world_size, unit, plural)} on {node_names(view)}"
+    count = view.slot_count if isinstance(view, JobView) else view.world_size
+    return f"{formats.plural(count, unit, plural)} on {node_names(view)}"
 
 
 def node_names(view: JobView | JobSummary) -> str:

@@ -1,10 +1,12 @@
 """What the window says of a script is true: no epoch 0, no Resume without arguments for it."""
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from backend.records.jobs.job_file import parse_job
+from backend.records.jobs.script import SESSION
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import summary_of
 from backend.records.jobs.view import NO_RESUME_REASON
@@ -25,7 +27,7 @@ from widgets.jobs.actions.job_actions import (
 )
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab
 from widgets.jobs.checkpoints.export_dialog import ExportDialog, Exporter, checkpoint_title
-from widgets.jobs.detail.header_texts import header_figures, stop_cost_message
+from widgets.jobs.detail.header_texts import header_figures, run_details, stop_cost_message
 from widgets.jobs.failure.failure_tab import FailureTab
 
 FILE = replace(
@@ -63,6 +65,31 @@ def test_without_arguments_for_it_resume_is_off_and_says_why(state, settings, ma
         make_view(script(JobState.QUEUED, **settings)), has_checkpoints=True
     )
     assert main_action(queued_subject) == (RESUME if settings else START_OVER)
+
+
+def test_a_session_shows_its_time_its_use_and_its_gpus_and_no_steps():
+    settings = {
+        "script": SESSION,
+        "processes_per": "node",
+        "placement": [{"node": "a", "gpus": ["GPU-a", "GPU-b"]}],
+        "arguments": ["--hours", "8", "--idle-min", "30"],
+    }
+    started = (datetime.now(UTC) - timedelta(hours=3, minutes=30)).isoformat()
+    live = replace_fields(
+        script(JobState.TRAINING, **settings),
+        started_at=started,
+        samples_per_second=3.0,
+        metrics={},
+    )
+    for unused_s, unused_text in ((None, None), (8.0, "in use"), (740.0, "12\xa0min 20\xa0s")):
+        figures = header_figures(replace_fields(live, unused_s=unused_s))
+        texts = {figure.caption: figure.value for figure in figures}
+        expected = {"Time left": "4\xa0h 30", "GPUs": "2"}
+        expected |= {} if unused_text is None else {"Unused for": unused_text}
+        assert texts == expected
+    assert run_details(live).startswith("2 GPUs on a")
+    ended = header_figures(replace_fields(live, state=JobState.FINISHED, metrics={}))
+    assert [figure.caption for figure in ended if "Took" not in figure.caption] == []
 
 
 def test_a_script_without_epochs_has_none_in_the_header():
