@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import QUrl
-from PySide6.QtGui import QDesktopServices
+from PySide6.QtGui import QDesktopServices, QGuiApplication
 from PySide6.QtWidgets import QWidget
 
 from app.jobs.form_controller import FormController
@@ -17,7 +18,7 @@ from backend.base.log import swallowed
 from backend.base.progress import Progress
 from backend.services.jobs.sessions import SessionService
 from widgets.common.dialog import ProgressDialog
-from widgets.jobs.actions.job_actions import OPEN_SESSION, JobActions
+from widgets.jobs.actions.job_actions import COPY_SSH, OPEN_SESSION, JobActions
 from widgets.jobs.form.job_fields import JobDraft
 
 
@@ -36,6 +37,7 @@ class SessionController(DialogController[ProgressDialog]):
         self._sessions = sessions
         self._drafts = drafts
         actions.add_handler(OPEN_SESSION, self._open)
+        actions.add_handler(COPY_SSH, self._copy_ssh)
 
     def prepare(self, node: str) -> None:
         """Show the form with a session on a node, and with a free GPU of it if there is one."""
@@ -48,6 +50,15 @@ class SessionController(DialogController[ProgressDialog]):
                 return self._sessions.job_file(node, "0")
 
         self.serve("form", read, lambda raw: self._drafts.show_draft(JobDraft(raw)))
+
+    def _copy_ssh(self, job_id: str) -> None:
+        def copy(commands: tuple[str, str]) -> None:
+            QGuiApplication.clipboard().setText(commands[0])
+            self._runner.notify(
+                " Then: ".join(filter(None, (f"Copied: {commands[0]}", commands[1])))
+            )
+
+        self.serve(f"session {job_id}", partial(self._sessions.ssh_command, job_id), copy)
 
     def _open(self, job_id: str) -> None:
         dialog = ProgressDialog("Session", parent=self._window)

@@ -25,6 +25,7 @@ from typing import Any
 
 import psutil
 
+KINDS = ("jupyter", "terminal")
 SESSIONS = ".ringmaster/sessions"
 """Folder in the home of the node's user, as `NodeHome.sessions`."""
 _POLL_S = 10.0
@@ -64,8 +65,8 @@ def time_to_end(
 class Server:
     """The process of JupyterLab, and what it is doing."""
 
-    def __init__(self, folder: Path, work: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, work: Path, kind: str) -> None:
+        self._folder, self._kind = folder, kind
         self._token = secrets.token_urlsafe(32)
         self._cpu_s: dict[int, float] = {}
         config = folder / "config.json"
@@ -98,8 +99,14 @@ class Server:
             except (OSError, ValueError):
                 return False
             session = {"port": self._port, "token": self._token}
+            if self._kind == "terminal":
+                self.open_terminal()
             _write_private(self._folder / "session.json", session)
         return True
+
+    def open_terminal(self) -> None:
+        """Start the terminal that its page shows; a page that is opened again shows the same."""
+        self._read("terminals", b'{"name": "1"}')
 
     def last_use_s(self) -> float:
         cores, gpu_percent = self._cores(), _gpu_percent()
@@ -110,10 +117,11 @@ class Server:
             return time.time()
         return last_use_s(time.time(), kernels, terminals, gpu_percent, cores)
 
-    def _read(self, name: str) -> Any:
+    def _read(self, name: str, body: bytes | None = None) -> Any:
         request = urllib.request.Request(
             f"http://127.0.0.1:{self._port}/api/{name}",
-            headers={"Authorization": f"token {self._token}"},
+            body,
+            {"Authorization": f"token {self._token}", "Content-Type": "application/json"},
         )
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(request, timeout=_POLL_S) as answer:
@@ -210,6 +218,7 @@ def main() -> int:
     parser.add_argument("--hours", type=_positive, default=8.0, help="time limit")
     parser.add_argument("--idle-min", type=_positive, default=30.0, help="end after minutes unused")
     parser.add_argument("--folder", default="", help="folder to begin in; default: the home")
+    parser.add_argument("--kind", choices=KINDS, default=KINDS[0], help="page in the browser")
     parser.add_argument("--again", action="store_true", help="changes nothing: a later run")
     options = parser.parse_args()
     work = Path(options.folder).expanduser() if options.folder else Path.home()
@@ -222,7 +231,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda number, _frame: stop_signals.append(number))
     run = os.environ["RINGMASTER_RUN"]
     folder = make_folder(Path.home(), run)
-    server = Server(folder, work)
+    server = Server(folder, work, options.kind)
     try:
         return _watch(server, options, stop_signals)
     finally:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from backend.records.jobs.script import SESSION_KINDS
+
 SOURCE = Path(__file__).parents[2] / "resources/session/session.py"
 NOW = 1_796_000_000.0
 STAMP = "2026-11-30T00:50:00.000000Z"
@@ -50,6 +52,10 @@ def test_a_busy_kernel_a_gpu_or_a_working_terminal_is_a_use(
     script: Any, kernels: list[Any], terminals: list[Any], readings: dict[str, Any], used_s: float
 ) -> None:
     assert script.last_use_s(NOW, kernels, terminals, **readings) == used_s
+
+
+def test_the_program_knows_the_same_kinds(script: Any) -> None:
+    assert tuple(SESSION_KINDS) == script.KINDS
 
 
 @pytest.mark.parametrize(

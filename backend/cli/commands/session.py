@@ -16,6 +16,7 @@ from backend.cli.runs import state_answer
 from backend.cli.session import Session, has_display
 from backend.node.system.wording import node_label
 from backend.records.base.program_name import COMMAND
+from backend.records.jobs.script import SESSION_KINDS
 from backend.records.queue.entry import FORMS
 from backend.services.context.container import Services
 
@@ -32,6 +33,9 @@ def start(
     ] = "",
     hours: Annotated[float, ArgSpec("H", "time limit, default 8", parse=parse_hours)] = 8.0,
     idle_min: Annotated[float, ArgSpec("MIN", "end after minutes unused, default 30")] = 30.0,
+    kind: Annotated[
+        str, ArgSpec(help="page in the browser; default: jupyter", choices=tuple(SESSION_KINDS))
+    ] = "jupyter",
     folder: Annotated[str, ArgSpec("PATH", "folder on the node; default: the home")] = "",
     queue: Annotated[bool, "start when its turn comes and the GPUs are free"] = False,
     not_before: Annotated[
@@ -39,10 +43,10 @@ def start(
     ] = "",
     open: Annotated[bool, "open it in the browser, which is the default, or do not"] = True,
 ) -> Answer | int:
-    """Start JupyterLab on a node, and open it in the browser."""
+    """Start JupyterLab or a terminal on a node, and open it in the browser."""
     services, begin = session.services, start_time(not_before)
-    limits = ("--hours", f"{hours:g}", "--idle-min", f"{idle_min:g}")
-    arguments = (*limits, "--folder", folder) if folder else limits
+    arguments = ("--hours", f"{hours:g}", "--idle-min", f"{idle_min:g}", "--kind", kind)
+    arguments = (*arguments, "--folder", folder) if folder else arguments
     raw = services.sessions.job_file(node, gpus, arguments)
     if queue or begin is not None:
         view = services.jobs.create(raw, session.progress)
@@ -57,6 +61,13 @@ def start(
 def open_session(session: Session, id: JobId) -> int:
     """Open a session in the browser, and keep the connection until Ctrl+C."""
     return _serve(session, id)
+
+
+@command("session ssh", reads_jobs=True)
+def show_ssh(services: Services, id: JobId) -> Answer:
+    """Show the SSH command that leads to a session, for a terminal or VS Code."""
+    ssh, devices = services.sessions.ssh_command(id)
+    return Answer({"ssh": ssh, "environment": devices}, "\n".join(filter(None, (ssh, devices))))
 
 
 def _serve(session: Session, job_id: str) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
 
@@ -33,6 +34,20 @@ REQUIREMENT_FILES = ("uv.lock", "requirements.txt", "pyproject.toml")
 USUAL_CHECKPOINTS = ("*.pt", "*.pth", "*.pth.tar", "*.ckpt", "*.safetensors", "checkpoint-*/")
 SESSION = "jupyter-session"
 """The library's name of the script `resources/session`, whose jobs are sessions."""
+
+
+@dataclass(frozen=True)
+class SessionKind:
+    """What the browser shows of a session: a page of its server."""
+
+    label: str
+    page: str
+
+
+SESSION_KINDS = {
+    "jupyter": SessionKind("JupyterLab", "lab"),
+    "terminal": SessionKind("Terminal", "terminals/1"),
+}
 UNUSED_FILE = ".unused_s"
 """The file in the output of a session with the seconds since its last use."""
 SIGNALS = {"SIGTERM": "SIGTERM", "SIGINT": "SIGINT (as Ctrl+C)", "SIGUSR1": "SIGUSR1"}
@@ -41,6 +56,12 @@ SIGNALS = {"SIGTERM": "SIGTERM", "SIGINT": "SIGINT (as Ctrl+C)", "SIGUSR1": "SIG
 def is_session(reference: str) -> bool:
     """Return whether the script of this reference, "" for none, runs JupyterLab for a user."""
     return reference.partition("@")[0] == SESSION
+
+
+def session_kind(arguments: Sequence[str]) -> SessionKind:
+    """Return the kind among the arguments of a session."""
+    match = re.search(r"(?:^| )--kind[ =](\w+)", " ".join(arguments))
+    return SESSION_KINDS.get(match[1] if match else "", SESSION_KINDS["jupyter"])
 
 
 def session_length_s(arguments: Sequence[str]) -> float:

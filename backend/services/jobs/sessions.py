@@ -1,4 +1,4 @@
-"""Sessions: jobs whose script runs JupyterLab on a node, and the way of the browser to them."""
+"""Sessions: jobs whose script runs JupyterLab on a node, and the ways to them: browser and SSH."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backend.base.progress import Progress
 from backend.node.system.wording import node_label
 from backend.records.base.layout import NodeHome
 from backend.records.jobs.placement import THIS_COMPUTER
-from backend.records.jobs.script import REQUIREMENTS, SESSION
+from backend.records.jobs.script import REQUIREMENTS, SESSION, command_line, session_kind
 from backend.records.library.item import Kind
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _PAGE = """<!doctype html>
 <meta charset="utf-8">
 <meta name="referrer" content="no-referrer">
 <meta http-equiv="refresh" content="0; url={url}">
-<title>JupyterLab</title>
+<title>{label}</title>
 """
 
 
@@ -128,14 +128,40 @@ class SessionService:
                     tunnel = Tunnel(lambda: self._cluster.open_shell(node), port)
                     self._tunnels[job_id, view.run] = tunnel
             port = tunnel.port
-        url = f"http://127.0.0.1:{port}/lab?token={address['token']}"
+        kind = session_kind(view.config.arguments)
+        url = f"http://127.0.0.1:{port}/{kind.page}?token={address['token']}"
         # A browser in a sandbox (snap) reads no hidden folder and no /tmp. The mode is 0600.
         with tempfile.NamedTemporaryFile(
             "w", prefix="ringmaster-session-", suffix=".html", dir=Path.home(), delete=False
         ) as file:
-            file.write(_PAGE.format(url=url))
+            file.write(_PAGE.format(url=url, label=kind.label))
         self._pages.append(Path(file.name))
         return Path(file.name)
+
+    def ssh_command(self, job_id: str) -> tuple[str, str]:
+        """Return the command that leads to a session by the user's own SSH, as VS Code takes it.
+
+        The second one gives its GPUs to the programs that are started there, "" without GPUs.
+
+        Raises:
+            BackendError: The job is no session, does not run, or runs on this computer.
+        """
+        view = self._queries.show(job_id)
+        _require_session(view)
+        placement = view.config.placement[0]
+        if placement.node == THIS_COMPUTER:
+            raise BackendError(f"The session {job_id} runs on this computer.", "No SSH is needed.")
+        address = self._cluster.entry(placement.node).address
+        tokens = ["ssh"]
+        if address.jump:
+            tokens += ["-J", address.jump]
+        if address.port:
+            tokens += ["-p", str(address.port)]
+        if address.identity and Path(address.identity).expanduser().exists():
+            tokens += ["-i", address.identity]
+        tokens.append(f"{address.user}@{address.host}" if address.user else address.host)
+        devices = ",".join(placement.gpus)
+        return command_line(tokens), f"export CUDA_VISIBLE_DEVICES={devices}" if devices else ""
 
     def _wait_until_ready(
         self, job_id: str, progress: Progress

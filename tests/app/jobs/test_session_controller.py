@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PySide6.QtGui import QDesktopServices
+from PySide6.QtGui import QDesktopServices, QGuiApplication
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
@@ -50,6 +50,9 @@ class Sessions:
         if gpus != "0":
             raise BackendError(f"{node} has 0 free of 2 GPUs, not 1.")
         return JOB_FILE
+
+    def ssh_command(self, job_id: str) -> tuple[str, str]:
+        return f"ssh {job_id}", "export CUDA_VISIBLE_DEVICES=GPU-a"
 
     def open(self, job_id: str, progress: Progress) -> Path:
         progress.step(0, 0, "Starting JupyterLab")
@@ -107,6 +110,15 @@ def test_one_click_opens_a_session_in_the_browser(
     actions.ask(job_actions.OPEN_SESSION, "j1")
     assert len(opened_urls) == 1
     assert opener.dialog is not None
+
+
+def test_the_command_of_ssh_is_copied_and_the_gpus_are_named(
+    controller: tuple[SessionController, JobActions, Drafts], immediately: SynchronousRunner
+) -> None:
+    controller[1].ask(job_actions.COPY_SSH, "j1")
+    assert QGuiApplication.clipboard().text() == "ssh j1"
+    message = "Copied: ssh j1 Then: export CUDA_VISIBLE_DEVICES=GPU-a"
+    assert immediately.notifications == [message]
 
 
 def test_a_session_on_a_busy_node_is_prepared_without_a_gpu(

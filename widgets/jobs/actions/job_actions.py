@@ -195,8 +195,14 @@ OPEN_SESSION = JobAction(
     "session",
     "Open session",
     "browser",
-    tip="Show its JupyterLab in the browser",
+    tip="Show its JupyterLab or terminal in the browser",
     is_offered=lambda subject: subject.job.is_session and subject.job.state.is_live,
+)
+COPY_SSH = JobAction(
+    "copy_ssh",
+    "Copy SSH command",
+    tip="For a terminal of your own, or for Remote - SSH of VS Code",
+    is_offered=OPEN_SESSION.is_offered,
 )
 COPY_ID = JobAction("copy_id", "Copy id")
 COPY_FOLDER = JobAction("copy_folder", "Copy the folder's path")
@@ -208,6 +214,7 @@ TRASH = JobAction(
 QUEUE_ACTIONS = (QUEUE, MOVE_TO_TOP, PRIORITY, LEAVE_QUEUE)
 JOB_ACTIONS = (
     OPEN_SESSION,
+    COPY_SSH,
     CLONE,
     COMPARE,
     EXPORT,

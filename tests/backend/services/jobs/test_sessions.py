@@ -23,6 +23,7 @@ from backend.records.jobs.script import SESSION
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunStatus
 from backend.records.jobs.view import JobView
+from backend.records.nodes.entry import NodeAddress
 from backend.records.slurm.placement import SlurmPlacement
 from backend.services.jobs.sessions import SessionService
 from backend.ssh.client import connect
@@ -103,17 +104,50 @@ def url_of(page: Path) -> str:
     return match[1]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "page"),
+    [
+        ([], "lab"),
+        (["--kind", "jupyter"], "lab"),
+        (["--kind", "terminal", "--hours", "8"], "terminals/1"),
+    ],
+)
 def test_the_page_leads_through_ssh_to_the_port_of_the_node(
-    make_sessions: Callable[[JobView], SessionService], sshd: Sshd, port: int
+    make_sessions: Callable[[JobView], SessionService],
+    sshd: Sshd,
+    port: int,
+    arguments: list[str],
+    page: str,
 ) -> None:
     write_address(sshd, port)
-    sessions = make_sessions(view_of())
+    sessions = make_sessions(view_of(arguments=arguments))
     url = url_of(sessions.open("j1"))
     assert f":{port}/" not in url
     with urllib.request.urlopen(url, timeout=LIMIT_S) as response:
-        assert response.read() == b"/lab?token=secret"
+        assert response.read() == f"/{page}?token=secret".encode()
     # The tunnel is used again, so that pages that are open stay connected.
     assert url_of(sessions.open("j1")) == url
+
+
+@pytest.mark.parametrize(
+    ("address", "command"),
+    [
+        (NodeAddress("10.0.0.7"), "ssh 10.0.0.7"),
+        (NodeAddress("gpu1", 2222, "anna", jump="bob@gate"), "ssh -J bob@gate -p 2222 anna@gpu1"),
+        (NodeAddress("gpu1", identity="/no/such key"), "ssh gpu1"),
+    ],
+)
+def test_the_own_ssh_of_the_user_has_a_command_and_the_gpus_of_the_session(
+    address: NodeAddress, command: str
+) -> None:
+    parts: Any = {
+        "library": None,
+        "nodes": None,
+        "queries": SimpleNamespace(show=lambda _id: view_of()),
+        "cluster": SimpleNamespace(entry=lambda _name: SimpleNamespace(address=address)),
+    }
+    expected_commands = (command, "export CUDA_VISIBLE_DEVICES=GPU-a")
+    assert SessionService(**parts).ssh_command("j1") == expected_commands
 
 
 SLURM = replace(view_of().config, slurm=SlurmPlacement("login"), placement=(Placement("login", 1),))
