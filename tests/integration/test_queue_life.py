@@ -218,6 +218,7 @@ def test_what_becomes_of_a_reservation(queue: Services, cli: Cli) -> None:
         queue.queue.change(job_id, not_before=now - timedelta(hours=3))
     queue.queue.change(job_id, 5)
     assert reservation() == reserved_time, "another priority changes nothing"
+    assert queue.jobs.audit_entries(job_id)[0].action == "Changed in the queue: priority 0 → 5"
     queue.queue.dequeue(job_id)
     queue.queue.enqueue(job_id, not_before=now + timedelta(hours=3))
     assert reservation() == (stamp(now + timedelta(hours=3), "seconds"), 0.0), "it was given up"

@@ -47,6 +47,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(b"[]" if "/api/" in self.path else b"JupyterLab")
 
+    do_POST = do_GET
+
     def log_message(self, *_):
         pass
 
@@ -71,6 +73,7 @@ def small_jupyter(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -
     folder = tmp_path / "index"
     folder.mkdir()
     put_wheel(folder, "jupyterlab", "4.5.0", "jupyterlab/__main__.py", JUPYTER)
+    put_wheel(folder, "notebook", "7.5.0", "notebook/__init__.py", "")
     put_wheel(folder, "ipykernel", "7.0.0", "ipykernel/__init__.py", "")
     put_wheel(folder, "uv", version("uv"), f"uv-{version('uv')}.data/scripts/uv", UNPACK)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -123,6 +126,24 @@ def test_a_browser_of_its_user_alone_gets_in(
     # Another desktop of the user, or the same one after a restart.
     assert url_in(services.sessions.open(session.id)) == url
     services.sessions.close()
+
+
+def test_a_terminal_is_a_page_of_the_server_and_its_use_is_known(
+    services: Services, small_jupyter: None
+) -> None:
+    arguments = ("--hours", "2", "--kind", "terminal")
+    raw = services.sessions.job_file(THIS_COMPUTER, arguments=arguments)
+    job_id = services.jobs.create_and_start(raw).id
+    url = url_in(services.sessions.open(job_id))
+    services.sessions.close()
+    assert "/terminals/1?token=" in url
+    with pytest.raises(BackendError, match="runs on this computer"):
+        services.sessions.ssh_command(job_id)
+    wait_for(
+        lambda: services.queries.show(job_id).status.unused_s is not None, "the time without use"
+    )
+    services.jobs.lifecycle.stop(job_id)
+    services.queries.wait(job_id)
 
 
 def test_a_stop_ends_it_in_order(
@@ -257,14 +278,18 @@ def test_the_real_jupyterlab_runs_a_kernel_and_writes_no_token(
     services: Services, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    view = services.jobs.create_and_start(services.sessions.job_file(THIS_COMPUTER))
+    raw = services.sessions.job_file(THIS_COMPUTER, arguments=("--kind", "terminal"))
+    view = services.jobs.create_and_start(raw)
     url = url_in(services.sessions.open(view.id))
-    address, _, token = url.partition("/lab?token=")
+    address, _, token = url.partition("/terminals/1?token=")
     headers = {"Authorization": f"token {token}"}
     request = urllib.request.Request(f"{address}/api/kernels", b"{}", headers)
     with urllib.request.urlopen(request, timeout=LIMIT_S) as response:
         assert json.load(response)["name"] == "python3"
-    assert [status(url), status(f"{address}/lab")] == [200, 200]
+    assert [status(url), status(f"{address}/lab?token={token}")] == [200, 200]
+    terminals = urllib.request.Request(f"{address}/api/terminals", headers=headers)
+    with urllib.request.urlopen(terminals, timeout=LIMIT_S) as response:
+        assert [terminal["name"] for terminal in json.load(response)] == ["1"]
     assert status(f"{address}/api/kernels") == 403
     services.sessions.close()
     services.jobs.lifecycle.stop(view.id)

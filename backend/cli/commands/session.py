@@ -45,8 +45,9 @@ def start(
 ) -> Answer | int:
     """Start JupyterLab or a terminal on a node, and open it in the browser."""
     services, begin = session.services, start_time(not_before)
-    arguments = ("--hours", f"{hours:g}", "--idle-min", f"{idle_min:g}", "--kind", kind)
-    arguments = (*arguments, "--folder", folder) if folder else arguments
+    limits = ("--hours", f"{hours:g}", "--idle-min", f"{idle_min:g}")
+    arguments = (*limits, "--folder", folder) if folder else limits
+    arguments = (*arguments, "--kind", kind) if kind != "jupyter" else arguments
     raw = services.sessions.job_file(node, gpus, arguments)
     if queue or begin is not None:
         view = services.jobs.create(raw, session.progress)

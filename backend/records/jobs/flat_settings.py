@@ -98,6 +98,15 @@ def default_settings(config: JobConfig) -> dict[str, str]:
     }
 
 
+def changes_text(old_job: Mapping[str, Any], new_job: Mapping[str, Any]) -> str:
+    """Return the changed settings as ``Batch size 16 → 32, …``, without where the job runs."""
+    return ", ".join(
+        f"{change.label} {change.old_text or '–'} → {change.new_text or '–'}"
+        for change in setting_changes(old_job, new_job)
+        if not change.key.startswith("placement")
+    )
+
+
 def setting_changes(
     old_job: Mapping[str, Any], new_job: Mapping[str, Any]
 ) -> tuple[SettingChange, ...]:

@@ -24,6 +24,7 @@ from backend.node.system import wording
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.checkpoint import Checkpoint, checkpoint_to_resume, finite_checkpoints
 from backend.records.jobs.config import RANDOM_WEIGHTS
+from backend.records.jobs.flat_settings import changes_text
 from backend.records.jobs.job_file import with_changes
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.settings import CHANGEABLE, label
@@ -238,6 +239,7 @@ class JobLifecycle:
 
         The nodes were checked before.
         """
+        previous_config = job_files.read_job(folder).config
         with as_backend_error(f"The job {file.id} could not be started"):
             # If another desktop was first, the only run is that of the other desktop.
             has_started = self._starter.start(
@@ -256,6 +258,8 @@ class JobLifecycle:
         if resume_from:
             entry = f"Resumed from {checkpoint_label}{Path(resume_from).stem}"
         if is_changed:
+            changes = changes_text(previous_config.to_dict(), file.config.to_dict())
+            entry += f" with {changes}" if changes else ""
             entry += " on " + ", ".join(wording.node_label(p.node) for p in file.config.placement)
         if next_run_config(file.config) != file.config:
             entry += f". {AWAITS_HOROVOD}"

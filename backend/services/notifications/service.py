@@ -85,9 +85,20 @@ class NotificationService:
         self._deliveries: dict[tuple[str, int], NotificationDelivery] = {}
 
     def take_notices(self) -> tuple[OwnerNotice, ...]:
-        """Return what other users did with this user's jobs, each time once."""
+        """Return what other users did with this user's jobs, each time once, and send it, too."""
         with as_backend_error("The notices of other users could not be read"):
-            return take_notices(self._root)
+            notices = take_notices(self._root)
+        channels = self.channels()
+        for notice in notices:
+            message = RunEndMessage(
+                notice.job_id, 0, "ACT", "By another user", notice.name, notice.message
+            )
+            for target in channels.targets:
+                try:
+                    self._send(channels, target.kind, message, None)
+                except NotSent as error:
+                    swallowed(error)  # The window shows the notice.
+        return notices
 
     # Settings.
 

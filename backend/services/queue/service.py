@@ -30,6 +30,7 @@ from backend.records.base import timestamps
 from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json
 from backend.records.base.program_name import COMMAND
+from backend.records.base.timestamps import instant
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.view import JobView
@@ -221,6 +222,8 @@ class QueueService:
             with as_backend_error("The queue could not be read"):
                 _require_free_time(entry, queue_files.entries(self._root))
         self._update_entry(entry)
+        if changes := _entry_changes(previous_entry, entry):
+            job_files.add_action(self._root.job(job_id), f"Changed in the queue: {changes}")
         return self._queued_job(entry)
 
     def reorder(self, job_id: str, *, before_id: str = "", after_id: str = "") -> QueuedJob:
@@ -386,6 +389,23 @@ def _node_view(state: NodeState, running_jobs: RunningJobs) -> NodeView:
     if state.reading is None:
         return NodeView(down_reason=reason or f"{state.name} is offline.")
     return node_view_of(state.reading, running_jobs.tags, why_down=reason)
+
+
+def _entry_changes(previous_entry: QueueEntry, entry: QueueEntry) -> str:
+    """Return ``priority 0 → 5, …``."""
+    times = [instant(e.not_before) for e in (previous_entry, entry)]
+    start_texts = [f"{time.astimezone():%Y-%m-%d %H:%M}" if time else "now" for time in times]
+    hours = [f"{e.length_s / 3600:g}" for e in (previous_entry, entry)]
+    priorities = [str(e.priority) for e in (previous_entry, entry)]
+    return ", ".join(
+        f"{label} {old_text} → {new_text}"
+        for label, (old_text, new_text) in (
+            ("priority", priorities),
+            ("not before", start_texts),
+            ("hours", hours),
+        )
+        if old_text != new_text
+    )
 
 
 def _check(priority: int, length_s: float) -> None:

@@ -274,6 +274,8 @@ def test_a_stopped_job_is_resumed_with_changes_and_started_over(site: DataSite, 
     assert launch["resume_from"] == str(run.folder.checkpoints / f"{name}.pt")
     changes = [job_run.changes for job_run in second.jobs.queries.runs(view.id)]
     assert changes == [f"Batch size, per process: {smaller}; Learning rate: {slower}", ""]
+    act = second.jobs.audit_entries(view.id)[0].action
+    assert f" with Batch size, per process {view.config.batch_size} → {smaller}, Learn" in act
     assert not run.folder.stop_request.exists()
     resumed = RemoteRun(site, services.jobs.queries.show(view.id))
     resumed.end_with(JobState.INTERRUPTED)

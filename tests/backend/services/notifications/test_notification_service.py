@@ -223,3 +223,25 @@ def test_s16_nodes_get_channels_without_a_password_and_lose_them_again(
     node_files.write_entry(remote_site.data, nowhere)
     (failure,) = notices.copy_to_nodes()
     assert failure.startswith("gpu1 does not have the settings: ")
+
+
+@pytest.mark.usefixtures("uncounted", "home", "ring")
+def test_the_act_of_another_user_is_sent_to_the_owner_and_shown_if_that_fails(
+    site: DataSite, beat: Beat, hook: WebhookServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, other = site.desktop(), site.desktop()
+    monkeypatch.setenv("LOGNAME", "anna")
+    site.stock(owner)
+    beat(site)
+    view = owner.jobs.create(on_node(name="night run"))
+    owner.notifications.store(Channels(hook.url))
+    for address, name in ((hook.url, "a"), ("http://127.0.0.1:9/", "b")):
+        owner.notifications.store(Channels(address))
+        monkeypatch.setenv("LOGNAME", "ben")
+        other.jobs.annotate(view.id, name=name)
+        monkeypatch.setenv("LOGNAME", "anna")
+        (notice,) = owner.notifications.take_notices()
+        assert f"to “{name}”" in notice.message
+    (message,) = hook.posts
+    assert (message["title"], message["job"]) == ("By another user: a", view.id)
+    assert "Name changed from “night run” to “a” (by ben" in message["cause"]
