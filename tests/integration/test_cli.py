@@ -587,6 +587,13 @@ def test_a_job_is_simulated_with_the_given_staleness(filled_cli: Cli, tmp_path: 
     assert message == "The strategy “sandblaster” is synchronous, so it has no staleness."
 
 
+def test_a_seed_that_draws_nothing_is_refused(filled_cli: Cli, tmp_path: Path) -> None:
+    axis = ("--set", "optimizer.lr=0.1,0.2", "--seed", "3", "--dry-run")
+    message = filled_cli.error("job", "sweep", job_file(tmp_path), *axis)
+    assert message == "--seed has no effect: the sweep has all combinations, and draws none."
+    assert filled_cli("job", "sweep", job_file(tmp_path), *axis, "--random", "1")[0] == 0
+
+
 def test_a_sweep_shows_no_value_where_a_setting_does_not_exist(
     filled_cli: Cli, tmp_path: Path
 ) -> None:

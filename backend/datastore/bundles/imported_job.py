@@ -22,7 +22,7 @@ from backend.records.base.access_modes import make_folder, make_folders
 from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json, replace_bytes, replace_json, stored_record
 from backend.records.base.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX, JobFolder
-from backend.records.bundles.job_archive import CHECKPOINTS, HISTORY, Manifest
+from backend.records.bundles.job_archive import CHECKPOINTS, HISTORY, SAMPLES, Manifest
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.run_environment import RunEnvironment
 from backend.records.jobs.status import RunExit
@@ -84,8 +84,9 @@ def _fill(
     job_files.write_notes(folder, manifest.name, manifest.notes, manifest.tags)
     origin_text = {"job": manifest.job_id, "user": manifest.user, "created": manifest.created}
     replace_json(folder.origin, {"schema": _SCHEMA, "bundle": origin_text})
-    if bundle.contains(HISTORY):
-        bundle.copy_out(HISTORY, folder.history, progress)
+    for name, path in ((HISTORY, folder.history), (SAMPLES, folder.samples)):
+        if bundle.contains(name):
+            bundle.copy_out(name, path, progress)
     if manifest.checkpoint:
         name = manifest.checkpoint
         member_name = f"{CHECKPOINTS}/{name}"

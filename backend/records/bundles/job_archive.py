@@ -22,6 +22,7 @@ SUFFIX = ".ringmaster"
 MANIFEST = "manifest.json"
 JOB_FILE = "job.toml"
 HISTORY = "history.toml"
+SAMPLES = "samples.jsonl"
 CHECKPOINTS = "checkpoint"
 NO_CHECKPOINT = "none"
 

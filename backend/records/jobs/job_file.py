@@ -37,7 +37,7 @@ from backend.records.jobs.config import (
     StrategyConfig,
     default_scaling,
 )
-from backend.records.jobs.metric_names import usual_mode
+from backend.records.jobs.metric_names import name_of_label, usual_mode
 from backend.records.jobs.placement import OTHER_PLACEMENT, take_placement
 from backend.records.jobs.rules import RULES
 from backend.records.jobs.setting import declared_settings
@@ -72,7 +72,7 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
     name = top.text("name", REQUIRED)
     if isinstance(raw.get("name"), str) and job_name_error(name):
         top.add_error("name", job_name_error(name))
-    policy = _read_policy(top.table("checkpoint", {}))
+    policy = _read_policy(top.table("checkpoint", {}), script=bool(raw.get("script")))
     config = _read_record(
         JobConfig,
         top,
@@ -269,12 +269,14 @@ def _read_options(
     return _read_record(record_type, table, name_options, owners, name=name, settings=settings)
 
 
-def _read_policy(table: Table) -> CheckpointPolicy:
+def _read_policy(table: Table, *, script: bool = False) -> CheckpointPolicy:
     given_keys = [key for key in ("every_epochs", "every_steps", "every_minutes") if key in table]
     given_values: dict[str, Any] = (
         {"every_epochs": None} if given_keys and "every_epochs" not in given_keys else {}
     )
     metric = declared_settings(CheckpointPolicy)["best_metric"].take_value(table, "best_metric")
+    # A script gives its metrics any name.
+    metric = metric if script else name_of_label(metric)
     mode = _read_mode(table, "best_mode", metric, usual_mode(metric))
     return _read_record(CheckpointPolicy, table, best_metric=metric, best_mode=mode, **given_values)
 
@@ -282,6 +284,7 @@ def _read_policy(table: Table) -> CheckpointPolicy:
 def _read_early_stop(table: Table, policy: CheckpointPolicy) -> EarlyStop:
     """Parse the early stop; by default it watches the metric of the best checkpoint."""
     metric = declared_settings(EarlyStop)["metric"].take_value(table, "metric", policy.best_metric)
+    metric = name_of_label(metric)
     is_same = metric == policy.best_metric
     default_mode = policy.best_mode if is_same else usual_mode(metric)
     mode = _read_mode(table, "mode", metric, default_mode)

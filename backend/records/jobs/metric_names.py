@@ -84,6 +84,7 @@ _TRAINING_WORDS = frozenset({"train", "training"})
 _VALIDATION_WORDS = frozenset({"val", "valid", "validation"})
 _DATA_WORDS = _TRAINING_WORDS | _VALIDATION_WORDS | {"dev", "eval", "evaluation", "test"}
 """Words that say which data a metric measures."""
+_LABEL = re.compile(r"(?i:(?P<data>val\.?|validation|train|training) )(?P<name>[^/]+)")
 _WORD = re.compile(r"[A-Z]?[a-z]+[0-9]*|[A-Z]+(?![a-z])[0-9]*")
 
 
@@ -95,6 +96,15 @@ def metric_label(name: str) -> str:
 def short_metric_label(name: str) -> str:
     """Return a short label for narrow places: "val. loss", "train loss"."""
     return _label(name, "val.", "train")
+
+
+def name_of_label(text: str) -> str:
+    """Return the name of a metric that was typed as its label: "Val loss", "training loss"."""
+    match = _LABEL.fullmatch(text.strip())
+    if match is None:
+        return text
+    name = match["name"].lower() if match["name"].lower() in ("loss", "accuracy") else match["name"]
+    return name if match["data"][0] in "tT" else VALIDATION + name
 
 
 def usual_mode(name: str) -> str:

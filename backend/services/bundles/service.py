@@ -37,6 +37,7 @@ from backend.records.bundles.job_archive import (
     HISTORY,
     JOB_FILE,
     NO_CHECKPOINT,
+    SAMPLES,
     SUFFIX,
     BundledVersion,
     ImportedJob,
@@ -112,11 +113,10 @@ class BundleService:
             members += self._checkpoint_members(checkpoint_record, progress)
         with as_backend_error(f"The history of the job {job_id} could not be read"):
             self._root.files.refresh_history(folder)
-            if folder.history.exists():
-                size = folder.history.stat().st_size
-                members.append(
-                    ArchiveMember(HISTORY, hash_file(folder.history), size, folder.history)
-                )
+            self._root.files.refresh_file(folder.samples)
+            for name, path in ((HISTORY, folder.history), (SAMPLES, folder.samples)):
+                if path.exists():
+                    members.append(ArchiveMember(name, hash_file(path), path.stat().st_size, path))
         manifest = Manifest(
             job_id=job_id,
             user=file.user,

@@ -14,6 +14,7 @@ from backend.cli.printing import Answer, Note, Part, Table, number_text
 from backend.records.base.program_name import COMMAND
 from backend.records.base.schema import json_value
 from backend.records.base.validation import sanitize
+from backend.records.jobs.metric_names import name_of_label
 from backend.records.jobs.settings import label, value_at
 from backend.records.sweeps.search import PRUNERS, SAMPLERS, Search
 from backend.records.sweeps.spec import Expansion, Sweep, sweep_name, swept_path
@@ -73,6 +74,11 @@ def sweep(
     options = {"sampler": search, "better": better, "trials": trials, "at_once": at_once}
     requested_sweep = _requested_sweep(services, base, set, random, seed)
     requested_sweep = _with_search(requested_sweep, {**options, "pruner": give_up, "metric": goal})
+    if seed is not None and requested_sweep.draws is None and requested_sweep.search is None:
+        raise BackendError(
+            "--seed has no effect: the sweep has all combinations, and draws none.",
+            "Add --random or --search; or sweep the setting: --set seed=1..3:3.",
+        )
     if dry_run:
         return _plan_answer(requested_sweep, services.sweeps.expand(requested_sweep))
     queued_sweep = services.sweeps.queue(requested_sweep, progress)
@@ -132,6 +138,8 @@ def _with_search(sweep: Sweep, options: Mapping[str, Any]) -> Sweep:
         return sweep
     best_metric = value_at(sweep.base, "checkpoint.best_metric")
     search = sweep.search or Search(str(best_metric or Search.metric))
+    if not sweep.base.get("script"):
+        options["metric"] = name_of_label(options.get("metric", search.metric))
     return replace(sweep, search=replace(search, **options))
 
 

@@ -91,6 +91,25 @@ def test_the_name_of_a_metric_says_which_way_is_better(name, mode):
 
 
 @pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Val loss", "validation/loss"),
+        ("validation Accuracy", "validation/accuracy"),
+        ("val. mAP", "validation/mAP"),
+        ("Training loss", "loss"),
+        ("validation/loss", "validation/loss"),
+        ("valley", "valley"),
+    ],
+)
+def test_a_metric_may_be_named_by_its_label_except_that_of_a_script(text, name):
+    config = parse_job({**GOOD, "checkpoint": {"best_metric": text, "best_mode": "min"}}).config
+    assert config.checkpoint.best_metric == name
+    raw = {"name": "s", "script": "mine", "placement": [{"node": "a", "processes": 1}]}
+    script = parse_job({**raw, "checkpoint": {"best_metric": text, "best_mode": "min"}}).config
+    assert script.checkpoint.best_metric == text
+
+
+@pytest.mark.parametrize(
     ("checkpoint", "early_stop", "best", "stop_mode"),
     [
         ({}, {}, ("validation/loss", "min"), ("validation/loss", "min")),

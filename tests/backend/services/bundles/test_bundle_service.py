@@ -39,6 +39,7 @@ from backend.services.context.container import Services, open_services
 from tests.integration.tiny import raw_job, write_sources
 
 LOSSES = [0.9, 0.7, 0.5, 0.4]
+_SAMPLES = b'{"samples": []}\n'
 CHECKPOINT = "epoch-0001-step-000004"
 ENVIRONMENT = RunEnvironment(1, 7, 2, "3.11.9", "2.5.1", "0.28.1", system="Linux x86_64", threads=1)
 
@@ -63,6 +64,7 @@ def finished_job(services: Services, sources: Path) -> str:
     replace_json(folder.attempt(1).environment, ENVIRONMENT.to_dict())
     block = Block("TRAINING", 1, 1, 4, 1, "2026-11-21T07:30:00Z", {"loss": LOSSES})
     folder.history.write_bytes(encode(block))
+    folder.samples.write_bytes(_SAMPLES)
     weights = folder.checkpoints / f"{CHECKPOINT}.pt"
     weights.write_bytes(b"weights" * 100)
     record = Checkpoint(
@@ -149,6 +151,7 @@ def test_a_job_arrives_whole_on_another_desktop(
     assert {key: pin.sha256 for key, pin in view.pins.items()} == {
         key: pin.sha256 for key, pin in services.jobs.queries.show(job_id).pins.items()
     }
+    assert other_services.data_root.job(view.id).samples.read_bytes() == _SAMPLES
     history = other_services.jobs.queries.history(view.id)
     assert list(history.metrics["loss"]) == pytest.approx(LOSSES)
     (checkpoint,) = other_services.jobs.queries.checkpoints(view.id)
