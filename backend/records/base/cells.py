@@ -197,7 +197,7 @@ def format_of(cells: Sequence[str], decimal: str = "", dates: str = "auto") -> F
 
 
 def mark_note(cells: Sequence[str], values: Sequence[float]) -> str:
-    """Name a number of nines that is far from all others: it probably means missing."""
+    """Name a number of nines beyond the range of all others: it probably means missing."""
     for mark in sorted({cell for cell in cells if MARK.fullmatch(cell)}):
         value = values[cells.index(mark)]
         others = [other for other in values if other != value and math.isfinite(other)]
