@@ -70,7 +70,7 @@ def plain(cell: str) -> str:
 
 
 class Format(NamedTuple):
-    """How the cells of a column are read.
+    """Rules by which the cells of a column are read.
 
     Attributes:
         kind: numbers, dates (read as days since 1970) or texts.
