@@ -239,6 +239,7 @@ class QueueService:
         index += 0 if before_id else 1
         other_entries.insert(index, replace(moved_entry, priority=neighbor.priority))
         self._write_position(other_entries, index)
+        job_files.add_action(self._root.job(job_id), "Moved in the queue")
         return self._queued_job(other_entries[index])
 
     def to_top(self, job_id: str) -> QueuedJob:

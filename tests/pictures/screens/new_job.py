@@ -19,6 +19,7 @@ from backend.records.jobs.view import JobCheck
 from backend.records.library.item import Kind
 from backend.records.nodes.entry import NodeAddress, NodeEntry
 from backend.records.nodes.reading import Finding, GpuProcess, NodeState, Presence
+from backend.records.queue.entry import QueueEntry
 from backend.records.slurm.cluster import Partition, SlurmNode
 from backend.records.slurm.placement import SlurmPlacement
 from backend.records.sweeps.values import Axis, parse_axis
@@ -27,6 +28,7 @@ from tests.pictures.gallery import EVERY, LARGE, LARGE_SMALL, SMALL, SMALLEST, s
 from tests.pictures.screens.library import item
 from tests.pictures.stage import Stage
 from tests.widgets.nodes import samples
+from widgets.jobs.actions.job_questions import queue_question
 from widgets.jobs.form.form_sections import Details
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
@@ -97,6 +99,13 @@ def filled_form(stage: Stage, nodes=None, raw=RAW) -> JobForm:
 
 
 screen("new-job", EVERY, ("light",))(filled_form)
+
+
+@screen("new-job-later", LARGE_SMALL)
+def new_job_later(stage: Stage) -> None:
+    filled_form(stage)
+    entry = QueueEntry("", str(RAW["name"]), 1, (), "", not_before="2026-12-24T17:00:00Z")
+    stage.lay_over(queue_question(replace(entry, length_s=14_400.0), ignore, stage.window))
 
 
 @screen("new-job-rate", LARGE_SMALL)
