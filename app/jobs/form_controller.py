@@ -494,24 +494,31 @@ class FormController(Controller):
         if draft.axes:
             self.sweeps.queue(draft)
         else:
-            self._create(draft, finish=self._queue_new)
+            self._create(draft, finish=partial(self._queue_new, self._services.queue.enqueue))
 
     @Slot(object)
     def _ask_time(self, draft: JobDraft) -> None:
         """Ask for the earliest start of a new job, and the hours for which it reserves its GPUs."""
 
         def queue(priority: int, start_time: datetime | None, hours: float) -> None:
-            times = {"not_before": start_time, "length_s": hours * 3600}
-            self._create(draft, finish=partial(self._queue_new, priority=priority, **times))
+            enqueue = partial(
+                self._services.queue.enqueue,
+                priority=priority,
+                not_before=start_time,
+                length_s=hours * 3600,
+            )
+            self._create(draft, finish=partial(self._queue_new, enqueue))
 
         arguments, script = draft.raw.get("arguments", ()), str(draft.raw.get("script", ""))
         length_s = session_length_s(arguments) if is_session(script) else 0.0
         entry = QueueEntry("", str(draft.raw.get("name", "")), 1, (), "", length_s=length_s)
         self._queue_dialog.open(queue_question(entry, queue, self._window))
 
-    def _queue_new(self, view: JobView, progress: Progress, **options: Any) -> JobView:
+    def _queue_new(
+        self, enqueue: Callable[..., object], view: JobView, progress: Progress
+    ) -> JobView:
         try:
-            self._services.queue.enqueue(view.id, progress=progress, **options)
+            enqueue(view.id, progress=progress)
         except BackendError:
             self._jobs.remove(view.id)
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import partial
 
 from PySide6.QtCore import QModelIndex, QPoint, Qt, QTimer, Signal, Slot
@@ -552,7 +553,11 @@ class JobsPage(QWidget):
         if view is not None and view.id == job_id:
             new_entry = QueueEntry(job_id, view.name, 1, (), "", length_s=view.length_s)
             entry = position.entry if position is not None else new_entry
-            ask = partial(self.job_actions.ask, job_actions.CHANGE_QUEUED, job_id)
+
+            def ask(priority: int, start_time: datetime | None, hours: float) -> None:
+                change = job_actions.CHANGE_QUEUED
+                self.job_actions.ask(change, job_id, priority, start_time, hours)
+
             dialog = queue_question(entry, ask, self)
             dialog.finished.connect(dialog.deleteLater)
             dialog.open()
