@@ -28,7 +28,7 @@ class Progress:
         return self._cancelled
 
     def accepts(self, warning: str) -> bool:
-        """Return whether a start goes on despite a warning; the command line prints it."""
+        """Return whether a start continues despite a warning; the command line prints it."""
         return not self.asks
 
     def step(self, done: float, total: float, label: str) -> None:

@@ -38,7 +38,7 @@ SESSION = "jupyter-session"
 
 @dataclass(frozen=True)
 class SessionKind:
-    """What the browser shows of a session: a page of its server."""
+    """A kind of session: its label, and the page of its server that the browser shows."""
 
     label: str
     page: str
