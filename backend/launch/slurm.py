@@ -34,11 +34,17 @@ from backend.records.slurm.placement import (
     SlurmPlacement,
     batch_script,
     check_placement,
+    lane_names,
     parse_job_number,
     sbatch_command,
     with_time_limit,
 )
-from backend.records.slurm.submission import Submission, is_own, submitted_number
+from backend.records.slurm.submission import (
+    Submission,
+    emptiest_lane,
+    is_own,
+    submitted_number,
+)
 from backend.ssh.interface import CommandResult
 
 POLL_S = 10.0
@@ -121,10 +127,11 @@ class SlurmLauncher:
         self._placement = placement
         self._files = files
 
-    def submit(self, folder: JobFolder, launch: Launch) -> None:
+    def submit(self, folder: JobFolder, launch: Launch, sweep: str = "") -> None:
         """Submit a claimed run, whose launch `allocation_launch` has made.
 
-        An earlier `sbatch` whose answer was lost is found by its name, and not repeated.
+        An earlier `sbatch` whose answer was lost is found by its comment, and not repeated.
+        ``sweep`` is the name of the job's sweep, "" for none.
 
         Raises:
             BackendError: Slurm refused the job; its sentence is in the message.
@@ -138,7 +145,11 @@ class SlurmLauncher:
         log = str(
             PurePosixPath(launch.job_folder, "attempts", str(launch.run), attempt.slurm_log.name)
         )
-        submission = Submission(placement, log)
+        number = self._submitted_number(folder.job_id, launch.run)
+        jobs = self._slurm.jobs()
+        lane = emptiest_lane(lane_names(placement, sweep), jobs.values())
+        lane = jobs[number].name if lane and number else lane
+        submission = Submission(placement, log, lane=lane)
         self._files.replace_json(attempt.slurm, submission.to_dict())
         script = batch_script(
             placement,
@@ -147,9 +158,8 @@ class SlurmLauncher:
             job_folder=launch.job_folder,
             run=launch.run,
         )
-        number = self._submitted_number(folder.job_id, launch.run)
         if not number:
-            command = sbatch_command(placement, folder.job_id, launch.run, log)
+            command = sbatch_command(placement, folder.job_id, launch.run, log, lane)
             try:
                 number = parse_job_number(self._slurm.output(command, script.encode()))
             except BackendError:
@@ -200,13 +210,15 @@ class SlurmLauncher:
 
     def _job(self, folder: JobFolder, run: int) -> SlurmJob | None:
         """Return Slurm's job of a run, None if it is not known or the number is another's now."""
-        number, jobs = read_submission(folder, run).number, self._slurm.jobs()
+        submission, jobs = read_submission(folder, run), self._slurm.jobs()
+        number = submission.number
         # Without a number, the answer of sbatch was lost.
         job = jobs.get(number or submitted_number(jobs, folder.job_id, run))
         if job is None or (job.is_over and job.state == "CANCELLED"):
             # Only the accounting knows who cancelled it.
             job = self._slurm.ended_job(number) or job
-        return job if job is not None and is_own(job, folder.job_id) else None
+        is_ours = job is not None and is_own(job, folder.job_id, submission.lane)
+        return job if is_ours else None
 
     def leave_queue(self, folder: JobFolder) -> bool:
         """Cancel the job of the newest run while it waits; return False if it has begun.
@@ -227,11 +239,12 @@ class SlurmLauncher:
         self._cancel(folder)
 
     def _cancel(self, folder: JobFolder, *options: str) -> None:
-        number = read_submission(folder, folder.newest_run()).number
+        submission = read_submission(folder, folder.newest_run())
+        number = submission.number
         job = self._slurm.jobs(is_new=True).get(number)
         if job is None or job.is_over:
             return
-        if not is_own(job, folder.job_id):
+        if not is_own(job, folder.job_id, submission.lane):
             raise BackendError(
                 f"The job {number} in Slurm is another one now, {job.name}.",
                 "The run of this job is over; nothing was ended.",

@@ -14,6 +14,7 @@ import contextlib
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from installers import system_packages
 from tests.cluster.cable import Cable
 from tests.cluster.cluster import check_rights
 from tests.cluster.commands import ClusterError, call, ip
-from tests.cluster.slot import Slot, claim_slot, end_processes
+from tests.cluster.slot import Slot, claim_slot, end_processes, processes_in
 from tests.waiting import LIMIT_S, wait_for
 
 NODES = ("sn1", "sn2", "sn3")
@@ -287,9 +288,29 @@ class SlurmCluster:
         munged += [f"--seed-file={self.folder}/munge.seed"]
         # The file of cgroups is read by slurmd only, but has to be one.
         self._write_cgroup_settings("v1")
-        script = f"{' '.join(munged)} & exec slurmctld -D"
+        # munged stays when slurmctld is away.
+        away = self._controller_is_away
+        script = f"{' '.join(munged)} & while sleep 0.2; do [ -e {away} ] || slurmctld -D; done"
         self._cables[_CONTROLLER].plug_in()
         self._start_machine(_CONTROLLER, "sh", "-c", script)
+        wait_for(self._controller_answers, "an answer of slurmctld", hint=self._logs)
+
+    @property
+    def _controller_is_away(self) -> Path:
+        return self.folder / "controller_is_away"
+
+    def stop_controller(self) -> None:
+        """Kill slurmctld; what runs on the nodes goes on."""
+        self._controller_is_away.touch()
+        for pid in processes_in(self._cables[_CONTROLLER].namespace):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                if Path("/proc", str(pid), "comm").read_text() == "slurmctld\n":
+                    os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: not self._controller_answers(), "the end of slurmctld")
+
+    def start_controller(self) -> None:
+        """Start slurmctld again, with the state that it stored."""
+        self._controller_is_away.unlink()
         wait_for(self._controller_answers, "an answer of slurmctld", hint=self._logs)
 
     def _controller_answers(self) -> bool:
