@@ -223,6 +223,13 @@ class SlurmCluster:
         if self.states()[node].startswith("down"):
             self.call("scontrol", "update", f"NodeName={node}", "State=RESUME")
 
+    def cut_login_node(self) -> None:
+        """Pull the network cable of the login node."""
+        self._cables[_LOGIN].cut()
+
+    def repair_login_node(self) -> None:
+        self._cables[_LOGIN].repair()
+
     def cancel_all(self) -> None:
         """End all jobs; every node is idle when this returns."""
         for job_id in self.call("squeue", "-h", "-o", "%A").split():
