@@ -81,10 +81,13 @@ def test_thousands_of_foreign_jobs_cost_one_short_answer(
     job_id = jobs.start()
     jobs.wait_for_step(job_id, run=1)
     login_node = CountingLoginNode(slurm)
-    assert [job.name for job in Queue(login_node).jobs().values()] == [f"ringmaster-{job_id}"]
-    ((name, size_bytes, _),) = login_node.answers
-    assert name == "squeue"
-    assert size_bytes < 1000
+    names = [job.name for job in Queue(login_node).jobs().values()]
+    assert f"ringmaster-{job_id}" in names
+    # Ended jobs stay in the queue for some minutes.
+    assert all(name.startswith("ringmaster-") for name in names)
+    ((command_name, size_bytes, _),) = login_node.answers
+    assert command_name == "squeue"
+    assert size_bytes < 200 * len(names)
 
 
 def test_a_controller_that_restarts_is_no_news_of_a_run_and_never_its_end(
