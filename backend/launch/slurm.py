@@ -5,7 +5,7 @@ from __future__ import annotations
 import pwd
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Protocol
@@ -23,6 +23,7 @@ from backend.records.slurm import cluster
 from backend.records.slurm.cluster import Association, Partition
 from backend.records.slurm.job import (
     QUEUE_COMMAND,
+    AccountingSource,
     Condition,
     SlurmJob,
     accounting_command,
@@ -76,6 +77,9 @@ class SlurmCluster:
         self._monotonic = monotonic
         self._jobs: Mapping[str, SlurmJob] = {}
         self._next_query_s = -poll_s
+        self._ended_jobs: dict[str, SlurmJob] = {}
+        self._watched_numbers: set[str] = set()
+        self._requested_numbers: set[str] = set()
 
     def partitions(self) -> tuple[Partition, ...]:
         return cluster.parse_partitions(self.output(cluster.NODES_COMMAND))
@@ -96,13 +100,41 @@ class SlurmCluster:
             # Before the query: one that fails is not repeated at once either.
             self._next_query_s = self._monotonic() + self._poll_s
             self._jobs = parse_jobs(self.output(QUEUE_COMMAND))
+            self._watched_numbers, self._requested_numbers = self._requested_numbers, set()
+            self._ended_jobs = self._read_ended_jobs(self._watched_numbers)
         return self._jobs
 
-    def ended_job(self, number: str) -> SlurmJob | None:
-        """Return a job that left the queue, from Slurm's accounting; None without that."""
-        with suppress(BackendError):
-            return parse_jobs(self.output(accounting_command((number,)))).get(number)
-        return None
+    def job(self, number: str) -> SlurmJob | None:
+        """Return a job of the queue, or one that has left it; None if Slurm does not know it.
+
+        Its accounting is asked for all jobs at once, after the queue, and for a new one by itself.
+        """
+        jobs = self.jobs()
+        self._requested_numbers.add(number)
+        if number not in self._watched_numbers:
+            self._watched_numbers.add(number)
+            self._ended_jobs |= self._read_ended_jobs({number})
+        return self._ended_jobs.get(number) or jobs.get(number)
+
+    def _read_ended_jobs(self, numbers: Collection[str]) -> dict[str, SlurmJob]:
+        """Return what the accounting has of jobs that the queue no longer has.
+
+        Only the accounting knows who cancelled a job.
+        """
+        ended_jobs: dict[str, SlurmJob] = {}
+        missing_numbers = {
+            number
+            for number in numbers
+            if number not in self._jobs or self._jobs[number].state == "CANCELLED"
+        }
+        for source in AccountingSource:
+            if missing_numbers := missing_numbers - ended_jobs.keys():
+                with suppress(BackendError):
+                    command = accounting_command(sorted(missing_numbers), source)
+                    jobs = parse_jobs(self.output(command))
+                    # The database may be behind.
+                    ended_jobs |= {number: job for number, job in jobs.items() if job.is_over}
+        return ended_jobs
 
     def output(self, argv: Sequence[str], input: bytes = b"") -> str:
         """Run a command of Slurm's.
@@ -210,13 +242,10 @@ class SlurmLauncher:
 
     def _job(self, folder: JobFolder, run: int) -> SlurmJob | None:
         """Return Slurm's job of a run, None if it is not known or the number is another's now."""
-        submission, jobs = read_submission(folder, run), self._slurm.jobs()
-        number = submission.number
+        submission = read_submission(folder, run)
         # Without a number, the answer of sbatch was lost.
-        job = jobs.get(number or submitted_number(jobs, folder.job_id, run))
-        if job is None or (job.is_over and job.state == "CANCELLED"):
-            # Only the accounting knows who cancelled it.
-            job = self._slurm.ended_job(number) or job
+        number = submission.number or submitted_number(self._slurm.jobs(), folder.job_id, run)
+        job = self._slurm.job(number) if number else None
         is_ours = job is not None and is_own(job, folder.job_id, submission.lane)
         return job if is_ours else None
 

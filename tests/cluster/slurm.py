@@ -327,7 +327,8 @@ class SlurmCluster:
         # munged stays when slurmctld is away.
         away = self._controller_is_away
         database = self._write_database_settings() if self._has_database else ""
-        script = f"{' '.join(munged)} & {database} while sleep 0.2; do [ -e {away} ] || slurmctld -D; done"
+        controller = f"while sleep 0.2; do [ -e {away} ] || slurmctld -D; done"
+        script = f"{' '.join(munged)} & {database} {controller}"
         self._cables[_CONTROLLER].plug_in()
         self._start_machine(_CONTROLLER, "sh", "-c", script)
         wait_for(self._controller_answers, "an answer of slurmctld", hint=self._logs)
@@ -358,6 +359,12 @@ class SlurmCluster:
         wait_for(is_registered, "slurmdbd with the cluster", hint=self._logs)
         for command in (f"account {ACCOUNT}", f"user root,{USER} account={ACCOUNT}"):
             self.call("sacctmgr", "-i", "add", *command.split())
+
+    def set_shortest_job_age(self) -> None:
+        """Let Slurm drop ended jobs from its queue after some seconds, not minutes."""
+        with (self.folder / "slurm.conf").open("a") as settings:
+            settings.write("MinJobAge=2\n")
+        self.call("scontrol", "reconfigure")
 
     def stop_controller(self) -> None:
         """Kill slurmctld; what runs on the nodes goes on."""

@@ -29,8 +29,8 @@ SIZES = ((1280, 800), (1920, 1080))
 
 
 @pytest.fixture
-def slurm(tmp_path: Path) -> Iterator[SlurmCluster]:
-    with SlurmCluster(tmp_path / "slurm") as cluster:
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    with SlurmCluster(tmp_path_factory.mktemp("slurm")) as cluster:
         cluster.open_login_node()
         yield cluster
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from backend.records.base.validation import sanitize
 from backend.records.jobs.state import JobState
@@ -140,9 +141,20 @@ class Condition:
     remedy: str = ""
 
 
-def accounting_command(ids: Sequence[str]) -> tuple[str, ...]:
-    """Return the command for jobs that `QUEUE_COMMAND` no longer lists; it needs accounting."""
-    return ("sacct", "-n", "-P", "-X", "-j", ",".join(ids), "-o", ",".join(_ACCOUNT_FIELDS))
+class AccountingSource(Enum):
+    """Slurm's records of ended jobs, the best first; the value is an option of `sacct`.
+
+    Some clusters have no database. The file has neither comments nor who cancelled a job.
+    """
+
+    DATABASE = "-X"
+    FILE = "-c"
+
+
+def accounting_command(ids: Sequence[str], source: AccountingSource) -> tuple[str, ...]:
+    """Return the command for jobs that `QUEUE_COMMAND` no longer lists."""
+    columns = ",".join(_ACCOUNT_FIELDS)
+    return ("sacct", "-n", "-P", source.value, "-j", ",".join(ids), "-o", columns)
 
 
 def parse_jobs(output: str) -> dict[str, SlurmJob]:

@@ -192,6 +192,29 @@ def test_one_query_serves_all_jobs_for_ten_seconds(login_node: LoginNode) -> Non
     assert login_node.count("squeue") == 2
 
 
+@pytest.mark.parametrize("has_database", [True, False])
+def test_jobs_that_left_the_queue_are_read_from_slurms_accounting_all_at_once(
+    login_node: LoginNode, has_database: bool
+) -> None:
+    def read_accounting() -> CommandResult:
+        if not has_database and "-c" not in login_node.commands[-1]:
+            return CommandResult(1, "", "Slurm accounting storage is disabled\n")
+        user = " by 7" if has_database else ""
+        rows = [f"{number}|CANCELLED{user}|None|N/A|x|\n" for number in range(1, 4)]
+        return CommandResult(0, "".join(rows), "")
+
+    now_s = 0.0
+    login_node.answers["sacct"] = read_accounting
+    cluster = SlurmCluster(login_node, lambda: now_s)
+    for _ in range(2):
+        jobs = [cluster.job(str(number)) for number in range(1, 4)]
+        assert [job.cancelled_by for job in jobs if job] == [7 if has_database else None] * 3
+        query_count, now_s = login_node.count("sacct"), now_s + POLL_S
+    cluster.job("1")
+    assert login_node.count("sacct") - query_count == (1 if has_database else 2)
+    assert "1,2,3" in login_node.commands[-1]
+
+
 def test_the_state_is_that_of_the_queue_until_the_run_says_more(
     login_node: LoginNode, run: Run
 ) -> None:
