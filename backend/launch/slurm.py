@@ -233,11 +233,12 @@ class SlurmLauncher:
             self._files.replace_json(folder.attempt(run).exit, record.to_dict())
         return condition
 
-    def _log(self, folder: JobFolder, run: int) -> str:
+    def _log(self, folder: JobFolder, run: int) -> str | None:
+        """Return the log of a run, None if there is no such file."""
         path = folder.attempt(run).slurm_log
         with suppress(BackendError, OSError):
             self._files.refresh_file(path)
-            return path.read_text("utf-8", errors="replace").strip()
+            return path.read_text("utf-8", errors="replace") if path.exists() else None
         return ""
 
     def _job(self, folder: JobFolder, run: int) -> SlurmJob | None:

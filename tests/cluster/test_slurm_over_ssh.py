@@ -97,28 +97,3 @@ def train_stop_and_resume(slurm: SlurmCluster, services: Services, folder: Path)
     assert [plan.node for plan in launch.ranks] == list(NODES[:2])
     services.jobs.lifecycle.stop(job_id)
     jobs.wait_until(job_id, lambda view: view.state.is_over, "the second stop")
-
-
-def test_a_login_node_that_is_cut_off_is_no_news_and_never_an_end(
-    slurm: SlurmCluster, home: Path, tmp_path: Path
-) -> None:
-    """After the test above, whose desktop has added the cluster."""
-    services = open_desktop(slurm, home)
-    try:
-        jobs = SlurmJobs(services, slurm, HOST)
-        job_id = jobs.start(nodes=2)
-        step = jobs.wait_for_step(job_id, run=1, step=3).step
-        slurm.cut_login_node()
-        try:
-            view = jobs.wait_until(job_id, lambda view: bool(view.contact_warning), "the silence")
-            assert view.contact_warning.startswith("no news since")
-            assert view.state is JobState.TRAINING
-        finally:
-            slurm.repair_login_node()
-        view = jobs.wait_for_step(job_id, run=1, step=step + 50)
-        assert not view.contact_warning
-        services.jobs.lifecycle.stop(job_id)
-        view = jobs.wait_until(job_id, lambda view: view.state.is_over, "the stop")
-        assert view.state is JobState.INTERRUPTED
-    finally:
-        services.close()
