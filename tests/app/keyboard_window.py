@@ -8,12 +8,10 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog, QLineEdit, QListView, QMenu
 from pytestqt.qtbot import QtBot
 
-from app.main.bootstrap import Program
 from tests.app.pointer import Hands
 from tests.app.used_data_root import move_in, move_out, rows_of_all
-from tests.programs import close_programs
+from tests.programs import open_program
 from tests.windows import find_only
-from widgets.common.theme_manager import ThemeChoice
 
 _CTRL = Qt.KeyboardModifier.ControlModifier
 
@@ -26,17 +24,11 @@ def ids_and_program(qapp, request, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
         ids = move_in(*paths)
-        program = Program(qapp, *paths, None)
-        program._themes.choose(ThemeChoice.LIGHT)
-        program.window.resize(1440, 900)
         bot = QtBot(request)
-        program.show()
-        bot.waitUntil(lambda: program.is_built and program._services is not None)
-        bot.waitUntil(lambda: program.jobs.job_count == len(ids) + 1)
-        bot.waitUntil(lambda: is_in_front(program.window))
-        yield ids, program
-        program.window.close()
-        close_programs(program)
+        with open_program(qapp, bot, *paths) as program:
+            bot.waitUntil(lambda: program.jobs.job_count == len(ids) + 1)
+            bot.waitUntil(lambda: is_in_front(program.window))
+            yield ids, program
         move_out(paths[0])
 
 

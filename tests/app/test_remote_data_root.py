@@ -2,8 +2,7 @@
 
 from PySide6.QtWidgets import QLabel
 
-from app.main.bootstrap import Program
-from tests.programs import close_programs
+from tests.programs import open_program
 from widgets.shell.side_bar import SideBar
 
 pytest_plugins = [
@@ -18,13 +17,9 @@ def test_an_unknown_host_key_is_shown_and_accepted_by_a_press(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     addresses = []
     monkeypatch.setattr(SideBar, "set_root", lambda bar, text: addresses.append(text))
-    program = Program(qapp, remote_site.address, tmp_path / "catalogue.sqlite", None)
-    qtbot.addWidget(program.window)
-    try:
-        program.show()
+    paths = remote_site.address, tmp_path / "catalogue.sqlite"
+    with open_program(qapp, qtbot, *paths, lambda p: p.window.page_key == "refusal") as program:
         assert addresses == [f"lab:{remote_site.root}"]
-        qtbot.waitUntil(lambda: program.is_built)
-        qtbot.waitUntil(lambda: program.window.page_key == "refusal")
         assert program.data_root_opener.unknown_key.fingerprint == remote_site.sshd.fingerprint
         labels = [label.text() for label in program._pages.refusal.findChildren(QLabel)]
         assert any("ssh-keygen -lf" in text for text in labels)
@@ -32,5 +27,3 @@ def test_an_unknown_host_key_is_shown_and_accepted_by_a_press(
         program._pages.refusal.pressed.emit()
         qtbot.waitUntil(lambda: program._services is not None)
         assert program.window.page_key == "jobs"
-    finally:
-        close_programs(program)

@@ -17,7 +17,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
 from tests.cluster.user import User
-from tests.cluster.windows import services
+from tests.programs import services_of
 from tests.waiting import LIMIT_MS
 from tests.windows import find_only
 from widgets.jobs.log.log_view import LogView
@@ -67,7 +67,7 @@ torch.distributed.destroy_process_group()
 @pytest.fixture
 def user(program: Program, qtbot: QtBot, tmp_path: Path) -> Iterator[User]:
     yield User(program, qtbot, tmp_path / "pictures")
-    jobs = services(program).jobs
+    jobs = services_of(program).jobs
     for view in jobs.queries.list():
         jobs.lifecycle.stop(view.id)
         jobs.queries.wait(view.id)
@@ -120,7 +120,7 @@ def test_a_dropped_program_trains_on_three_nodes_in_ten_clicks_and_does_all_that
 
 
 def _queue_sweep(program: Program, user: User) -> None:
-    previous_ids = {view.id for view in services(program).jobs.queries.list()}
+    previous_ids = {view.id for view in services_of(program).jobs.queries.list()}
     user.choose_from_menu(program.jobs.detail.header.menu_button, "Clone")
     form = program._pages.form
     user.wait(lambda: form.isVisible() and form.draft().raw.get("script"))
@@ -135,7 +135,7 @@ def _queue_sweep(program: Program, user: User) -> None:
     user.press_button("Queue 4 jobs")
 
     def sweep_jobs() -> list[JobView]:
-        views = services(program).jobs.queries.list()
+        views = services_of(program).jobs.queries.list()
         return [view for view in views if view.id not in previous_ids]
 
     user.wait(lambda: len(sweep_jobs()) == 4)
@@ -166,11 +166,11 @@ def open_form(program: Program, user: User, folder: Path) -> None:
     user.press_button("New job with it")
     form = program._pages.form
     user.wait(lambda: form.isVisible() and form.draft().raw.get("script") == folder.name)
-    assert services(program).library.list(Kind.SCRIPT)
+    assert services_of(program).library.list(Kind.SCRIPT)
 
 
 def start(program: Program, user: User) -> None:
-    previous_ids = {view.id for view in services(program).jobs.queries.list()}
+    previous_ids = {view.id for view in services_of(program).jobs.queries.list()}
     user.press_button("Select 3 nodes for me")
     user.wait(lambda: len(program._pages.form.draft().raw["placement"]) == 3)
     user.take_pictures("new-job")

@@ -14,7 +14,7 @@ from backend.records.base.program_name import host_key_removal_command
 from backend.records.nodes.entry import SetUp
 from tests.cluster.faults import SEEDED_FAULTS
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.windows import services
+from tests.programs import services_of
 from widgets.nodes.provisioning.progress_dialog import SetUpDialog
 
 pytestmark = pytest.mark.slow
@@ -62,7 +62,7 @@ def buttons(dialog: SetUpDialog) -> list[str]:
 def test_f55_f56_a_changed_key_is_refused_until_the_old_one_is_removed_by_name(
     program: Program, ready_cluster: ReadyCluster, dialog: SetUpDialog, qtbot: QtBot
 ) -> None:
-    key_panel, cluster = dialog._key_plate, services(program).cluster
+    key_panel, cluster = dialog._key_plate, services_of(program).cluster
     host = ready_cluster.cluster.address_of("node2")
     previous_key = cluster.host_key("node2")
     qtbot.waitUntil(key_panel.changed_key_page.isVisible)

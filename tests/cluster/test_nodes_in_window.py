@@ -14,8 +14,9 @@ from backend.records.nodes.entry import NodeAddress
 from backend.records.nodes.reading import Presence
 from tests.cluster.node import Process
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.windows import node_row, services
+from tests.cluster.windows import node_row
 from tests.integration.tiny import raw_job
+from tests.programs import services_of
 from tests.waiting import wait_for
 from widgets.common.buttons import Button
 from widgets.nodes.row.node_row import Condition, NodeRow
@@ -38,7 +39,7 @@ def test_a_node_with_an_ended_agent_is_read_over_ssh_until_its_next_heartbeat(
     program: Program, ready_cluster: ReadyCluster, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Else the window would start it.
-    monkeypatch.setattr(services(program).provisioning, "wake", lambda name: None)
+    monkeypatch.setattr(services_of(program).provisioning, "wake", lambda name: None)
     program.window.open_page("nodes")
     qtbot.waitUntil(lambda: is_shown(program, "node2"))
     qtbot.waitUntil(lambda: node_row(program, "node2").condition is Condition.WELL)
@@ -60,7 +61,7 @@ def test_an_unprovisioned_node_is_read_over_ssh(
 ) -> None:
     nodes = ready_cluster.cluster
     address = NodeAddress(nodes.address_of("node3"), user=nodes.user, identity=str(nodes.identity))
-    cluster = services(program).cluster
+    cluster = services_of(program).cluster
     cluster.add("bare", address, accept=lambda _key: False, node_data_root=nodes.data_root)
     try:
         program.window.open_page("nodes")

@@ -14,8 +14,8 @@ from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
 from tests.cluster.faults import SEEDED_FAULTS
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.windows import services
 from tests.integration.tiny import raw_job, write_sources
+from tests.programs import services_of
 from widgets.jobs.preflight.preflight_dialog import PreflightDialog
 
 pytestmark = pytest.mark.slow
@@ -26,11 +26,11 @@ LEFT_BUTTON = Qt.MouseButton.LeftButton
 @pytest.fixture
 def job(program: Program, tmp_path: Path) -> JobView:
     model, loader, dataset = write_sources(tmp_path / "sources")
-    library = services(program).library
+    library = services_of(program).library
     for kind, path in ((Kind.MODEL, model), (Kind.LOADER, loader), (Kind.DATASET, dataset)):
         library.import_item(kind, path, "tiny")
     placement = [{"node": name, "processes": 1} for name in ("node1", "node2")]
-    return services(program).jobs.create(raw_job(placement=placement, epochs=1))
+    return services_of(program).jobs.create(raw_job(placement=placement, epochs=1))
 
 
 def dialog_of(program: Program) -> PreflightDialog:
@@ -62,12 +62,12 @@ def test_x01_a_refused_start_is_fixed_by_its_buttons_and_then_starts(
             "agent",
             "SSH between nodes",
         }
-        assert services(program).jobs.queries.show(job.id).run == 0
+        assert services_of(program).jobs.queries.show(job.id).run == 0
         assert dialog._start_smaller.text() == "Start on node1 only, 1 process"
         for check in ("agent", "SSH between nodes"):
             repair(dialog, check, qtbot)
         qtbot.waitUntil(dialog._start.isEnabled)
         qtbot.mouseClick(dialog._start, LEFT_BUTTON)
         qtbot.waitUntil(lambda: starts.session is None)
-    done = services(program).jobs.queries.wait(job.id)
+    done = services_of(program).jobs.queries.wait(job.id)
     assert (done.run, done.state) == (1, JobState.FINISHED)

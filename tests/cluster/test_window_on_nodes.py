@@ -24,7 +24,8 @@ from tests.cluster.hanging import hanging_share
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import LOST_LIMIT_S, makes_steps, wait_for_no_processes
 from tests.cluster.user import User
-from tests.cluster.windows import open_program, services
+from tests.cluster.windows import open_program
+from tests.programs import services_of
 from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog
 
 pytestmark = pytest.mark.slow
@@ -62,13 +63,13 @@ def program(
     with open_program(qapp, share, tmp_path, monkeypatch, qtbot) as program:
         yield program
         # Another try begins without jobs, and with nodes that are not added.
-        jobs = services(program).jobs
+        jobs = services_of(program).jobs
         for view in jobs.queries.list():
             jobs.lifecycle.stop(view.id)
             jobs.queries.wait(view.id)
             jobs.remove(view.id)
-        for entry in services(program).cluster.list():
-            services(program).cluster.remove(entry.name)
+        for entry in services_of(program).cluster.list():
+            services_of(program).cluster.remove(entry.name)
 
 
 @pytest.fixture
@@ -92,7 +93,7 @@ def cut_off(cluster: Cluster, share: Path) -> Iterator[None]:
 def test_m03_m05_m12_f08_the_whole_way_with_three_bare_machines_is_gone_in_the_window(
     program: Program, cluster: Cluster, share: Path, user: User, tmp_path: Path
 ) -> None:
-    ready_cluster = ReadyCluster(cluster, services(program))
+    ready_cluster = ReadyCluster(cluster, services_of(program))
     _add_and_set_up(program, cluster, user)
     _train_example(program, user)
     job = _start_on_three(program, user)
@@ -126,7 +127,7 @@ def _add_and_set_up(program: Program, cluster: Cluster, user: User) -> None:
         assert isinstance(dialog, AddNodeDialog)
         user.wait(dialog._trust_page.isVisible)
         assert dialog._trust_page.fingerprint.text() in _fingerprints(cluster)
-        assert name not in {entry.name for entry in services(program).cluster.list()}
+        assert name not in {entry.name for entry in services_of(program).cluster.list()}
         if name == NODES[0]:
             user.take_picture("is-this-its-key")
         user.press_button("Trust")
@@ -270,7 +271,7 @@ def _un_provision_node(ready_cluster: ReadyCluster) -> None:
 
 def _has_no_gap(program: Program, user: User, job: str) -> None:
     """The curve that is seen has every step that was made."""
-    steps = services(program).jobs.queries.history(job).steps
+    steps = services_of(program).jobs.queries.history(job).steps
     assert list(steps) == list(range(1, len(steps) + 1))
     curve = program.jobs.detail.curves.curve("loss")
     assert curve is not None
@@ -288,7 +289,7 @@ def _online_nodes(program: Program) -> set[str]:
 
 
 def _views(program: Program) -> list[JobView]:
-    return list(services(program).jobs.queries.list())
+    return list(services_of(program).jobs.queries.list())
 
 
 def _displayed_job(program: Program) -> JobView:

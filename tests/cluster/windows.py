@@ -12,9 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from app.main.bootstrap import Program
 from backend.records.nodes.entry import HostKey
-from backend.services.context.container import Services
-from tests.programs import close_programs
-from widgets.common.theme_manager import ThemeChoice
+from tests import programs
 from widgets.nodes.row.node_row import NodeRow
 
 _BUILT_MS = 240_000
@@ -37,26 +35,14 @@ def open_program(
     """
     for name in ("CONFIG", "DATA"):
         patch.setenv(f"XDG_{name}_HOME", str(folder / name.lower()))
-    program = Program(app, share, folder / "catalogue.sqlite", None)
-    program._themes.choose(ThemeChoice.LIGHT)
-    program.window.resize(1440, 900)
-    qtbot.addWidget(program.window)
-    program.show()
-    qtbot.waitUntil(lambda: program.is_built and program._services is not None, timeout=_BUILT_MS)
-    for key in trusted_keys:
-        services(program).cluster.accept_key(key)
-    try:
+    paths = share, folder / "catalogue.sqlite"
+    with programs.open_program(app, qtbot, *paths, timeout_ms=_BUILT_MS) as program:
+        for key in trusted_keys:
+            programs.services_of(program).cluster.accept_key(key)
         yield program
-    finally:
-        close_programs(program)
 
 
 def node_row(program: Program, node: str) -> NodeRow:
     """Return a node's row on the page Nodes."""
     (matching_row,) = (r for r in program.nodes.rack.rows_model.rows if r.name == node)
     return matching_row
-
-
-def services(program: Program) -> Services:
-    assert program._services is not None
-    return program._services

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication
 from app.main.bootstrap import Program
 from backend.records.jobs.state import JobState
 from tests.pictures.gallery import LARGE, SMALL, Size
-from tests.programs import close_programs
+from tests.programs import close_program
 from tests.turns import wait_in_loop
 from widgets.common.theme_manager import ThemeChoice
 
@@ -37,8 +37,7 @@ def take_program(app: QApplication, folder: Path) -> None:
         try:
             _train(program, folder)
         finally:
-            program.window.close()
-            close_programs(program)
+            close_program(program)
             if old_folder is None:
                 del os.environ["XDG_CONFIG_HOME"]
             else:

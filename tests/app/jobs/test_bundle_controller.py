@@ -8,21 +8,19 @@ from PySide6.QtCore import Qt
 
 from app.jobs.bundle_controller import BundleController
 from app.jobs.form_controller import FormController
-from app.main.bootstrap import Program
 from backend.datastore.bundles.imported_job import mark_replay
 from backend.records.jobs.state import JobState
 from backend.records.library.item import Kind
 from backend.services.context.container import open_services
 from tests.asks import expect_request, open_menu_entries
 from tests.backend.services.bundles.test_bundle_service import finished_job
-from tests.programs import close_programs
+from tests.programs import open_program
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.windows import find_button, find_only, finish_timers, setting_field
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button
 from widgets.common.dialog import TaskStatus
 from widgets.common.fields import ComboBox, LineEdit
-from widgets.common.theme_manager import ThemeChoice
 from widgets.jobs.actions import job_actions
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.detail.warning import ReplayComparison
@@ -175,13 +173,8 @@ def test_a_bundle_dropped_on_the_window_becomes_a_job(qtbot, qapp, origin, tmp_p
     services, job_id = origin
     bundle = tmp_path / "täglich.ringmaster"
     services.bundles.bundle(job_id, bundle)
-    program = Program(qapp, tmp_path / "second", tmp_path / "second.sqlite", None)
-    qtbot.addWidget(program.window)
-    program._themes.choose(ThemeChoice.LIGHT)
-    program.window.resize(1440, 900)
-    program.show()
-    try:
-        qtbot.waitUntil(lambda: program.is_built and program._services is not None)
+    paths = tmp_path / "second", tmp_path / "second.sqlite"
+    with open_program(qapp, qtbot, *paths) as program:
         controller = program._job_controllers.bundles
 
         program.window.dropped.emit(str(bundle))
@@ -204,5 +197,3 @@ def test_a_bundle_dropped_on_the_window_becomes_a_job(qtbot, qapp, origin, tmp_p
         press(program.jobs.detail, "Bundle…")
         qtbot.waitUntil(lambda: controller.dialog is not None)
         controller.dialog.reject()
-    finally:
-        close_programs(program)

@@ -13,9 +13,8 @@ from app.main.bootstrap import Program
 from backend.records.library.item import PARTS, Kind
 from backend.services.jobs.service import JobService
 from tests.integration.tiny import LOADER, MODEL
-from tests.programs import close_programs
+from tests.programs import open_program
 from tests.widgets import drags
-from widgets.common.theme_manager import ThemeChoice
 from widgets.library.import_dialog import ImportDialog
 
 
@@ -26,14 +25,9 @@ def program(qapp, request, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
         patch.setattr(JobService, "create_and_start", JobService.create)
-        program = Program(qapp, folder / "root", folder / "catalogue.sqlite", None)
-        program._themes.choose(ThemeChoice.LIGHT)
-        program.window.resize(1440, 900)
-        program.show()
-        QtBot(request).waitUntil(lambda: program.is_built and program.node_names != ())
-        yield program
-        program.window.close()
-        close_programs(program)
+        paths = folder / "root", folder / "catalogue.sqlite"
+        with open_program(qapp, QtBot(request), *paths) as program:
+            yield program
 
 
 @pytest.fixture

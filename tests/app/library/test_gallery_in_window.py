@@ -7,14 +7,12 @@ from PySide6.QtGui import QColor, QImage
 from PySide6.QtWidgets import QAbstractButton, QApplication
 from pytestqt.qtbot import QtBot
 
-from app.main.bootstrap import Program
 from backend.records.library.item import Kind
 from backend.services.jobs.service import JobService
 from tests.app.jobs.test_own_model import Mouse
-from tests.programs import close_programs
+from tests.programs import open_program
 from tests.widgets.library.test_gallery_dialog import click_row, titles
 from widgets.common.fields import LineEdit
-from widgets.common.theme_manager import ThemeChoice
 from widgets.library.gallery_dialog import GalleryDialog
 from widgets.library.import_dialog import ImportDialog
 
@@ -27,14 +25,9 @@ def program(qapp, request, tmp_path, monkeypatch):
     """A window with an empty library; a job that is started is only made."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setattr(JobService, "create_and_start", JobService.create)
-    program = Program(qapp, tmp_path / "root", tmp_path / "catalogue.sqlite", None)
-    program._themes.choose(ThemeChoice.LIGHT)
-    program.window.resize(1440, 900)
-    program.show()
-    QtBot(request).waitUntil(lambda: program.is_built and program.node_names != ())
-    yield program
-    program.window.close()
-    close_programs(program)
+    paths = tmp_path / "root", tmp_path / "catalogue.sqlite"
+    with open_program(qapp, QtBot(request), *paths) as program:
+        yield program
 
 
 @pytest.fixture

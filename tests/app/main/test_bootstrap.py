@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,20 +16,19 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
-from app.main.bootstrap import _QT_MODULES, Program
+from app.main.bootstrap import _QT_MODULES
 from backend.node.system import process_cleanup
 from backend.records.base.layout import run_tag
 from backend.records.jobs.state import JobState
 from backend.records.library.item import PARTS, Kind
 from backend.services.context.container import open_services
 from backend.services.context.example import create_example
+from tests import programs
 from tests.benchmarks.window import PROGRAM, run
-from tests.programs import WINDOW_THAT_STARTS_A_JOB, close_programs
 from tests.windows import find_button, find_only
 from widgets.common.buttons import SegmentedControl
 from widgets.common.dialog import TaskStatus
 from widgets.common.fields import LineEdit
-from widgets.common.theme_manager import ThemeChoice
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -41,20 +42,9 @@ def paths(tmp_path, monkeypatch):
 @pytest.fixture
 def open_program(qtbot, qapp, paths):
     """Opens the whole program on the test's data root, with threads and real services."""
-    programs = []
-
-    def open_it(width=1440, height=900):
-        program = Program(qapp, *paths, None)
-        program._themes.choose(ThemeChoice.LIGHT)
-        program.window.resize(width, height)
-        qtbot.addWidget(program.window)
-        program.show()
-        programs.append(program)
-        qtbot.waitUntil(lambda: program.is_built)
-        return program
-
-    yield open_it
-    close_programs(*programs)
+    with ExitStack() as stack:
+        opening = partial(programs.open_program, qapp, qtbot, *paths, lambda _: True)
+        yield lambda: stack.enter_context(opening())
     services = open_services(*paths)
     for view in services.jobs.queries.list():
         process_cleanup.end_tagged(run_tag(view.id, view.run), 0.0)
@@ -124,7 +114,7 @@ def test_m12_a_window_killed_in_mid_training_costs_nothing(qtbot, open_program, 
     raw = services.jobs.clone(create_example(services).id)
     job = services.jobs.create({**raw, "name": "a long night", "epochs": 400})
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", WINDOW_THAT_STARTS_A_JOB, *map(str, paths), job.id]
+    command = [sys.executable, "-c", programs.WINDOW_THAT_STARTS_A_JOB, *map(str, paths), job.id]
     window = subprocess.Popen(command, env=environment)
     try:
         qtbot.waitUntil(lambda: services.jobs.queries.show(job.id).step > 30)
