@@ -90,7 +90,7 @@ def test_thousands_of_foreign_jobs_cost_one_short_answer(
     assert size_bytes < 200 * len(names)
 
 
-def test_a_controller_that_restarts_is_no_news_of_a_run_and_never_its_end(
+def test_a_restart_of_the_controller_never_ends_a_run(
     slurm: SlurmCluster, services: Services, jobs: SlurmJobs
 ) -> None:
     job_id = jobs.start(nodes=2)
