@@ -135,7 +135,9 @@ class SlurmLauncher:
             raise BackendError(errors[0].message, errors[0].remedy)
         placement = with_time_limit(self._placement, partitions)
         attempt = folder.attempt(launch.run)
-        log = str(PurePosixPath(launch.job_folder, "attempts", str(launch.run), "slurm.log"))
+        log = str(
+            PurePosixPath(launch.job_folder, "attempts", str(launch.run), attempt.slurm_log.name)
+        )
         submission = Submission(placement, log)
         self._files.replace_json(attempt.slurm, submission.to_dict())
         script = batch_script(
@@ -181,12 +183,20 @@ class SlurmLauncher:
             run_exit = stored_record(RunExit, folder.attempt(run).exit)
             if run_exit is not None:
                 return derive_condition(job, run_exit, user)
+            condition = derive_condition(job, None, user, self._log(folder, run))
             finalize.close_run(folder, run, condition.message, last_status(folder))
         elif run_exit.pause:
             # Cancelled while it was waiting for its next run.
             record = replace(run_exit, pause="")
             self._files.replace_json(folder.attempt(run).exit, record.to_dict())
         return condition
+
+    def _log(self, folder: JobFolder, run: int) -> str:
+        path = folder.attempt(run).slurm_log
+        with suppress(BackendError, OSError):
+            self._files.refresh_file(path)
+            return path.read_text("utf-8", errors="replace").strip()
+        return ""
 
     def _job(self, folder: JobFolder, run: int) -> SlurmJob | None:
         """Return Slurm's job of a run, None if it is not known or the number is another's now."""

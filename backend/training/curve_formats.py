@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.log import suppress
-from backend.records.jobs.log_numbers import parse_number
+from backend.records.base.cells import decimal_signs, number_in
 
 STEPS = (
     *("step", "global_step", "trainer/global_step", "iter", "iteration", "iterations"),
-    *("num_updates", "train_step", "total_iter"),
+    *("num_updates", "train_step", "total_iter", "steps", "iters", "updates", "it", "n_iter"),
+    *("train/global_step", "time/total_timesteps", "total_timesteps", "timesteps", "env_steps"),
 )
 EPOCHS = ("epoch", "epoch_num", "current_epoch")
 TOTALS = ("total_steps", "max_steps", "num_steps", "total_iters")
@@ -39,7 +40,10 @@ _DOCUMENT_BYTES = 50_000_000
 _MAX_LINE_BYTES = 100_000
 _MAX_ELEMENTS = 16
 """Length of a list in a row, such as the twelve figures of COCO; a longer list is no metric."""
-_DELIMITERS = (",", ";", "\t", None)
+_DELIMITERS = (",", ";", "\t", "|", None)
+_COMMENT_SIGNS = "#%!/ "
+_RULE_SIGNS = frozenset("|-+:= ")
+"""Signs of a line between header and rows, as Markdown has it."""
 _UNIT = re.compile(r"(?<=\S)\s*(?:\[[^]]*]|\([^)]*\))$")
 _MOST_COMMENTS = 20
 """The most lines before the header of a table: comments, and a title."""
@@ -52,13 +56,12 @@ def normalized(name: str) -> str:
     return "_".join(_UNIT.sub("", name.strip().casefold()).replace("-", " ").split())
 
 
-def number_of(value: Any) -> float | None:
+def number_of(value: Any, decimal: str = "") -> float | None:
+    """Return the number of a value or a cell, None if it has none; see `cells.number_in`."""
     if isinstance(value, bool) or value in (None, ""):
         return None
-    if isinstance(value, str):
-        value = value.strip().removesuffix("%").rstrip()
     try:
-        return parse_number(value) if isinstance(value, str) else float(value)
+        return number_in(value.strip(), decimal) if isinstance(value, str) else float(value)
     except (TypeError, ValueError):
         # A text such as a name: no metric.
         return None
@@ -76,6 +79,7 @@ class CurveFile:
         self._format: Any = None
         self._header: list[str] = []
         self._delimiter: str | None = ","
+        self._decimal = ""
         self._signature: tuple[int, ...] = ()
         self._was_document = False
         self.is_events = False
@@ -139,10 +143,10 @@ class CurveFile:
 
     def _has_header(self, lines: Sequence[str]) -> bool:
         """Return whether comments or a title are above a line with the names of columns."""
-        table_lines = [line for line in lines if line.strip()]
+        table_lines = [line for line in lines if not _RULE_SIGNS.issuperset(line.strip())]
         for index, line in enumerate(table_lines[:_MOST_COMMENTS]):
             for delimiter in _DELIMITERS:
-                names = _fields(line.lstrip("# "), delimiter)
+                names = _fields(line.lstrip(_COMMENT_SIGNS), delimiter)
                 if len(names) < 2 or not has_position(names):
                     continue
                 # Blanks and commas separate words of any text; numbers below make it a table.
@@ -151,7 +155,9 @@ class CurveFile:
                 is_filled = len(numbers) == len(names) and any(n is not None for n in numbers)
                 is_table = is_filled and (delimiter or None not in numbers)
                 if is_table or (delimiter and index == 0):
-                    self._delimiter, self._header = delimiter, []
+                    self._delimiter, self._header, self._decimal = delimiter, [], ""
+                    for row_line in table_lines[index + 1 :]:
+                        self._learn_decimal(_fields(row_line, delimiter))
                     return not any(number_of(name) is not None for name in names)
         return False
 
@@ -163,13 +169,28 @@ class CurveFile:
     def _table(self) -> Iterator[Row]:
         for line in self.lines():
             fields = _fields(line, self._delimiter)
-            if has_position(names := _fields(line.lstrip("# "), self._delimiter)):
+            if has_position(names := _fields(line.lstrip(_COMMENT_SIGNS), self._delimiter)):
                 # Also again, where a program that resumes appends.
                 self._header = names
-            elif fields:
-                if self._delimiter == ";":
-                    fields = list(map(_with_decimal_point, fields))
-                yield dict(zip(self._header, fields, strict=False))
+            elif not _RULE_SIGNS.issuperset(line.strip()):
+                self._learn_decimal(fields)
+                yield dict(zip(self._header, map(self._value, fields), strict=False))
+
+    def _learn_decimal(self, fields: Sequence[str]) -> None:
+        """Note the decimal sign that a field shows: in a file with ``0,5``, ``1.000`` is 1000."""
+        punctuated_fields = [field for field in fields if "," in field or "." in field]
+        for field in [] if self._decimal else punctuated_fields:
+            if len(signs := decimal_signs([field])) == 1:
+                self._decimal = signs.pop()
+
+    def _value(self, field: str) -> str | float | None:
+        """Return a field; if its commas or points may stand between thousands, its number."""
+        if "," not in field and self._decimal != ",":
+            return field
+        # Semicolons are used where a comma begins the decimals.
+        default = "," if self._delimiter == ";" and "," in field else "."
+        number = number_of(field, self._decimal or default)
+        return field if number is None else number
 
     def _document(self) -> Iterator[Row]:
         if self._signature[1] <= _DOCUMENT_BYTES:
@@ -246,15 +267,11 @@ def _rows_in(value: Any, parent: Row) -> Iterator[Row]:
 def _fields(line: str, delimiter: str | None) -> list[str]:
     if delimiter is None:
         return line.split()
+    if delimiter == "|":
+        line = line.strip("| ")
     with suppress(csv.Error):
         return [field.strip() for field in next(csv.reader([line], delimiter=delimiter), [])]
     return []
-
-
-def _with_decimal_point(field: str) -> str:
-    """Return a number such as ``1.200,50`` as ``1200.50``; ``1,200.50`` is left."""
-    is_comma_last = field.rfind(",") > field.rfind(".")
-    return field.replace(".", "").replace(",", ".") if is_comma_last else field
 
 
 def _scalar(value: Any) -> float | None:

@@ -3,6 +3,9 @@
 Each machine has an address, a name, a boot id, a /tmp and shared memory of its own, and the files
 of this one, so the Python that runs the tests trains there, too. The desktop is this machine: it
 calls `sbatch` and its companions as a login node does. There is no slurmdbd.
+
+`SlurmCluster.open_login_node` adds a login node with sshd. A user who comes by it has an account on
+all machines, a home that they share, and `SHARE`, a folder that the desktop does not see.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import contextlib
 import os
 import secrets
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -28,9 +32,24 @@ NODES = ("sn1", "sn2", "sn3")
 GPUS_OF_A_NODE = 2
 SHORT_LIMIT_S = 120
 """The time limit of the partition `short`."""
-_CONTROLLER = "sctl"
+USER, USER_ID, HOME = "lab", 7000, "/srv/home"
+SHARE = "/srv/share"
+"""The folder that all machines but the desktop share, as a path there."""
+_CONTROLLER, _LOGIN = "sctl", "slogin"
 _START = Path(__file__).with_name("slurm_node.sh")
 _ROOT = Path(__file__).resolve().parents[2]
+
+_SSHD_CONFIG = """\
+HostKey {folder}/host_key
+AuthorizedKeysFile {folder}/authorized_keys
+PidFile none
+PasswordAuthentication no
+StrictModes no
+UsePAM no
+UseDNS no
+Subsystem sftp internal-sftp
+SetEnv SLURM_CONF={folder}/slurm.conf OMP_NUM_THREADS=1
+"""
 
 _SLURM_CONF = """\
 ClusterName=ringmaster
@@ -100,6 +119,8 @@ class SlurmCluster:
             self.folder = Path(f"/run/ringmaster-slurm-{self.slot.number}")
             shutil.rmtree(self.folder, ignore_errors=True)
             stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
+            for path in self._user_folders.values():
+                stack.callback(shutil.rmtree, path, ignore_errors=True)
             stack.callback(self._end_machines)
             self._write_settings()
             self._connect_desktop()
@@ -145,6 +166,43 @@ class SlurmCluster:
         )
         return CommandResult(completed.returncode, out, err)
 
+    @property
+    def _user_folders(self) -> Mapping[str, Path]:
+        """The folders of this machine behind `SHARE` and `HOME`."""
+        return {SHARE: self.data / "share", HOME: self.data / "home"}
+
+    @property
+    def login_address(self) -> str:
+        return self._cables[_LOGIN].address
+
+    @property
+    def identity(self) -> Path:
+        """The private key with which the user logs in at the login node."""
+        return self.folder / "user_key"
+
+    @property
+    def host_fingerprint(self) -> str:
+        """The fingerprint of the login node's sshd, as its administrator would tell it."""
+        return call("ssh-keygen", "-lf", self.folder / "host_key.pub").split()[1]
+
+    def open_login_node(self) -> None:
+        """Start sshd on a machine of its own; it answers when this returns."""
+        for key in ("host_key", "user_key"):
+            call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.folder / key)
+        shutil.copy(self.folder / "user_key.pub", self.folder / "authorized_keys")
+        Path("/run/sshd").mkdir(exist_ok=True)
+        config = self.folder / "sshd_config"
+        config.write_text(_SSHD_CONFIG.format(folder=self.folder))
+        self._cables[_LOGIN].plug_in()
+        self._start_machine(_LOGIN, "/usr/sbin/sshd", "-D", "-e", "-f", str(config))
+        wait_for(self._login_node_answers, "an answer of sshd", hint=self._logs)
+
+    def _login_node_answers(self) -> bool:
+        self._check_machine(_LOGIN)
+        with contextlib.suppress(OSError), socket.create_connection((self.login_address, 22), 1):
+            return True
+        return False
+
     def states(self) -> dict[str, str]:
         """Return what Slurm calls the state of each node: idle, mixed, down*."""
         lines = self.call("sinfo", "-h", "-N", "-p", "main", "-o", "%N %T").splitlines()
@@ -176,7 +234,16 @@ class SlurmCluster:
         shared = {self.data, _ROOT, Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()}
         lines_of_tmp = [f"{path}\n" for path in sorted(shared) if path.is_relative_to("/tmp")]
         (self.folder / "shared_of_tmp").write_text("".join(lines_of_tmp))
-        names = (_CONTROLLER, *NODES)
+        for source in self._user_folders.values():
+            source.mkdir()
+            os.chown(source, USER_ID, USER_ID)
+        lines = [f"{source} {target}\n" for target, source in self._user_folders.items()]
+        (self.folder / "mounts").write_text("".join(lines))
+        account = f"{USER}:x:{USER_ID}:"
+        accounts = {"passwd": f"{account}{USER_ID}::{HOME}:/bin/bash", "group": account}
+        for name, line in accounts.items():
+            (self.folder / name).write_text(f"{Path('/etc', name).read_text()}{line}\n")
+        names = (_CONTROLLER, *NODES, _LOGIN)
         self._cables = {n: Cable(self.slot, i, n) for i, n in enumerate(names, start=1)}
         lines = ["127.0.0.1 localhost", f"{self.slot.subnet[1]} desktop"]
         lines += [f"{cable.address} {name}" for name, cable in self._cables.items()]

@@ -9,7 +9,9 @@ shift 3
 mount --make-rprivate /
 mount -t proc proc /proc
 hostname "$name"
-mount --bind "$folder/hosts" /etc/hosts
+for file in hosts passwd group; do
+    mount --bind "$folder/$file" "/etc/$file"
+done
 cat /proc/sys/kernel/random/uuid >"$folder/$name.boot_id"
 mount --bind "$folder/$name.boot_id" /proc/sys/kernel/random/boot_id
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
@@ -21,6 +23,13 @@ while read -r shared; do
     mkdir -p "$shared"
     mount --rbind "/mnt/${shared#/tmp/}" "$shared"
 done <"$folder/shared_of_tmp"
+# What the user of the login node has on all machines, below a folder that is empty otherwise.
+mount -t tmpfs -o mode=755 tmpfs /srv
+while read -r source target; do
+    mkdir -p "$target"
+    case $source in /tmp/*) source=/mnt/${source#/tmp/} ;; esac
+    mount --bind "$source" "$target"
+done <"$folder/mounts"
 umount --lazy /mnt
 
 # slurmd 22.05 refuses a machine that has both versions of control groups mounted.

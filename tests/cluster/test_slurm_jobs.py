@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,15 +10,14 @@ import pytest
 from backend.base.errors import BackendError
 from backend.datastore.jobs.checkpoint_files import verify
 from backend.records.jobs.launch import launch_of
-from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.state import JobState
-from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
 from backend.services.context.container import Services, open_services
 from tests.cluster.slurm import NODES, SHORT_LIMIT_S, SlurmCluster
+from tests.cluster.slurm_jobs import SlurmJobs
 from tests.fakes.mounted_root import MOUNTED
-from tests.integration.tiny import ENDLESS, raw_job, write_sources
-from tests.waiting import LIMIT_S, wait_for
+from tests.integration.tiny import write_sources
+from tests.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -43,59 +41,14 @@ def services(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> I
         services.close()
 
 
-class Jobs:
-    """Makes jobs and waits for them; nothing of them runs after the test."""
-
-    def __init__(self, services: Services, cluster: SlurmCluster) -> None:
-        self._services = services
-        self._cluster = cluster
-
-    def start(self, checkpoint: Mapping[str, Any] = {}, **slurm: Any) -> str:
-        raw = raw_job(strategy={"name": "ddp"}, **{**ENDLESS, "checkpoint": checkpoint})
-        del raw["placement"]
-        raw["slurm"] = {"cluster": THIS_COMPUTER, "time_limit_min": 60, **slurm}
-        return self._services.jobs.create_and_start(raw).id
-
-    def wait_until(
-        self,
-        job_id: str,
-        is_reached: Callable[[JobView], bool],
-        fact: str,
-        limit_s: float = LIMIT_S,
-    ) -> JobView:
-        def poll() -> bool:
-            nonlocal view
-            view = self._services.queries.show(job_id)
-            return is_reached(view)
-
-        view = self._services.queries.show(job_id)
-        wait_for(poll, fact, limit_s, hint=lambda: self.describe(view))
-        return view
-
-    def wait_for_step(self, job_id: str, run: int, step: int = 1) -> JobView:
-        def has_stepped(view: JobView) -> bool:
-            assert not view.state.is_over, self.describe(view)
-            return view.run == run and view.state.is_live and view.step > step
-
-        return self.wait_until(job_id, has_stepped, f"step {step} of run {run}", 2 * LIMIT_S)
-
-    def describe(self, view: JobView) -> str:
-        folder = self._services.data_root.job(view.id)
-        paths: list[Path] = [folder.status, folder.mpirun_log]
-        paths += [path for run in folder.attempts.iterdir() for path in run.iterdir()]
-        paths += [folder.rank_log(rank) for rank in range(3)]
-        texts = [f"── {p} ──\n{p.read_text(errors='replace')}" for p in paths if p.is_file()]
-        return "\n".join((repr(view.status), self._cluster.call("squeue", "-t", "all"), *texts))
-
-
 @pytest.fixture
-def jobs(services: Services, slurm: SlurmCluster) -> Iterator[Jobs]:
-    yield Jobs(services, slurm)
+def jobs(services: Services, slurm: SlurmCluster) -> Iterator[SlurmJobs]:
+    yield SlurmJobs(services, slurm)
     slurm.cancel_all()
 
 
 def test_a_job_trains_on_three_nodes_stops_resumes_on_two_and_is_cancelled_by_another_user(
-    slurm: SlurmCluster, services: Services, jobs: Jobs
+    slurm: SlurmCluster, services: Services, jobs: SlurmJobs
 ) -> None:
     job_id = jobs.start(nodes=3)
     view = jobs.wait_for_step(job_id, run=1)
@@ -122,7 +75,7 @@ def test_a_job_trains_on_three_nodes_stops_resumes_on_two_and_is_cancelled_by_an
 
 
 def test_a_job_waits_with_slurms_reason_and_leaves_the_queue(
-    slurm: SlurmCluster, services: Services, jobs: Jobs
+    slurm: SlurmCluster, services: Services, jobs: SlurmJobs
 ) -> None:
     slurm.call("sbatch", "--nodes=3", "--exclusive", "--output=/dev/null", "--wrap=sleep 600")
     wait_for(lambda: "idle" not in slurm.states().values(), "three busy nodes")
@@ -145,7 +98,7 @@ def test_a_job_waits_with_slurms_reason_and_leaves_the_queue(
     ],
 )
 def test_what_slurm_would_refuse_is_refused_before_the_start_and_nothing_is_left(
-    services: Services, jobs: Jobs, slurm_table: dict[str, Any], message: str
+    services: Services, jobs: SlurmJobs, slurm_table: dict[str, Any], message: str
 ) -> None:
     number_before = len(services.queries.ids())
     with pytest.raises(BackendError, match=message):
@@ -155,7 +108,7 @@ def test_what_slurm_would_refuse_is_refused_before_the_start_and_nothing_is_left
 
 @pytest.mark.slow
 def test_a_run_whose_supervisor_does_not_answer_is_killed(
-    slurm: SlurmCluster, services: Services, jobs: Jobs
+    slurm: SlurmCluster, services: Services, jobs: SlurmJobs
 ) -> None:
     job_id = jobs.start()
     jobs.wait_for_step(job_id, run=1)
@@ -171,7 +124,7 @@ def test_a_run_whose_supervisor_does_not_answer_is_killed(
 
 @pytest.mark.slow
 def test_a_job_continues_by_itself_after_its_time_limit(
-    slurm: SlurmCluster, services: Services, jobs: Jobs
+    slurm: SlurmCluster, services: Services, jobs: SlurmJobs
 ) -> None:
     job_id = jobs.start(nodes=2, partition="short", time_limit_min=SHORT_LIMIT_S // 60)
     jobs.wait_for_step(job_id, run=1)
@@ -185,7 +138,7 @@ def test_a_job_continues_by_itself_after_its_time_limit(
 
 @pytest.mark.slow
 def test_a_preempted_job_continues_when_the_nodes_are_free_again(
-    slurm: SlurmCluster, services: Services, jobs: Jobs
+    slurm: SlurmCluster, services: Services, jobs: SlurmJobs
 ) -> None:
     job_id = jobs.start(
         nodes=2, partition="spare", time_limit_min=30, checkpoint={"every_steps": 1}
@@ -206,7 +159,7 @@ def test_a_preempted_job_continues_when_the_nodes_are_free_again(
 
 @pytest.mark.slow
 def test_a_job_continues_on_other_nodes_after_one_was_lost(
-    slurm: SlurmCluster, services: Services, jobs: Jobs
+    slurm: SlurmCluster, services: Services, jobs: SlurmJobs
 ) -> None:
     job_id = jobs.start(nodes=2, checkpoint={"every_steps": 1})
     jobs.wait_for_step(job_id, run=1, step=3)

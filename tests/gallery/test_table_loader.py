@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from backend.records.base.cells import format_of
 from backend.records.library.preview import note_messages
-from backend.services.library.dataset_shapes import _CELLS as CELLS
 from backend.training.user_code import UserCodeError
 from tests.gallery.datasets import Datasets, files, open_data
 
@@ -303,6 +303,11 @@ COLUMNS: dict[str, tuple[list[str], list[float], str]] = {
     "debts": (["-$5", "($7.50)", "$1,200.00", "$3"], [-5, -7.5, 1200, 3], "in $"),
     "percent": (["5 %", "7%", "12.5%", "0"], [], "Read as texts, because units differ"),
     "a unit": (["5 kg", "7.5 kg", "1,200 kg", "3 kg"], [5, 7.5, 1200, 3], "in kg"),
+    "a unit of two parts": (["0.5 a.u.", "2 a.u.", "1 a.u.", "3 a.u."], [0.5, 2, 1, 3], "in a.u."),
+    "a quotient": (["5 m/s²", "7.5 m/s²", "1 m/s²", "3 m/s²"], [5, 7.5, 1, 3], "in m/s²"),
+    "magnitudes": (["1.5k", "2M", "800", "3K"], [1500, 2e6, 800, 3000], "with k for a thousand"),
+    "money in magnitudes": (["€1.5M", "€500K", "€0", "€3"], [1.5e6, 5e5, 0, 3], "in € and with k"),
+    "kelvin": (["300K", "280K", "295K", "310K"], [300, 280, 295, 310], "in K"),
     "money": (["$5", "$7.50", "$1,200.00", "$3"], [5, 7.5, 1200, 3], "in $"),
     "exponents": (["1e3", "-.5", "+25.E-2", "3"], [1000, -0.5, 0.25, 3], ""),
     "ISO dates": (["1970-01-02", "1970-01-11", "1969-12-31"], [1, 10, -1], "dates"),
@@ -362,7 +367,7 @@ def test_numbers_are_read_as_people_write_them_and_what_is_not_plain_is_said(
     ],
 )
 def test_a_column_of_texts_that_should_be_none_is_noted(cells: list[str], note: str) -> None:
-    form_note = CELLS.format_of(cells).note
+    form_note = format_of(cells).note
     assert note in form_note
     assert bool(note) is bool(form_note)
 
@@ -400,7 +405,7 @@ def test_columns_of_a_table_may_have_different_decimal_signs(tmp_path: Path) -> 
 )
 def test_numbers_with_marks_between_thousands_are_read_back(values: list[int], mark: str) -> None:
     cells = [f"{value:,}".replace(",", mark) for value in values]
-    form = CELLS.format_of(cells)
+    form = format_of(cells)
     assert [form.parse(cell) for cell in cells] == values
 
 

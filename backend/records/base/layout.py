@@ -233,6 +233,7 @@ class AttemptFolder:
     supervisor_log = _PathBelow("supervisor.log")
     exit = _PathBelow("exit.json")
     slurm = _PathBelow("slurm.json")
+    slurm_log = _PathBelow("slurm.log")
     settings = _PathBelow("settings.json")
     environment = _PathBelow("environment.json")
 

@@ -2,7 +2,7 @@
 
 A name in braces stands for a number, ``…`` for any text; the rest is found as it stands, where one
 space fits any. Patterns are no regular expressions, so no pattern takes long.
-Standard library only and Python 3.9: the nodes import this.
+Python 3.9: the nodes import this.
 """
 
 from __future__ import annotations
@@ -11,48 +11,62 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
+from backend.records.base.cells import decimal_signs, number_in
+
 ANY = "…"
-_COUNT = r"(?:[1-9]\d{0,2}(?:[,_]\d{3})+(?![\d_])|\d+)"
+_SPACE = r"[ \u00a0\u2009\u202f]"
+_PLAIN_COUNT = r"(?:[1-9]\d{0,2}(?:(?:,\d{3})+(?![\d_])|(?:[_'’]\d{3})+(?![\d_]))|\d+)"
 """A whole number, also with its digits in groups: ``12,500`` or ``12_500``."""
-_NUMBER = (
-    r"[-+]?(?:[1-9]\d{0,2}(?:[,_]\d{3})+(?![\d_])(?:\.\d*)?|\d+,\d{2,}(?!\d|,\d)"
-    r"|\d+\.\d*|\.\d+|\d+(?!\d*,\d))(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)\b"
+_SPACED = rf"(?<!\d )[1-9]\d{{0,2}}(?:{_SPACE}\d{{3}})+(?:,\d+)?(?![\d.,]|{_SPACE}+[-+−.]?\d)"
+"""Groups with spaces between them, such as ``12 500``. More numbers beside it are columns."""
+_COUNT = rf"(?:{_SPACED}|{_PLAIN_COUNT})"
+_MANTISSA = (
+    rf"{_SPACED}|[1-9]\d{{0,2}}(?:,\d{{3}})+(?![\d_])(?:\.\d*)?"
+    r"|[1-9]\d{0,2}(?:[_'’]\d{3})+(?![\d_])(?:[.,]\d*)?"
+    r"|[1-9]\d{0,2}(?:\.\d{3})+(?:,\d+|\.\d{3})(?![\d.,])"
+    r"|\d+,\d+(?!\d|,\d)|\d+\.\d*|\.\d+|\d+(?!\d*,\d)"
 )
-"""A comma ends groups of three digits, or begins the decimals: ``0,25``. ``1,2`` is a list."""
-_GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}(?:[,_]\d{3})+(?![\d,])")
+_NUMBER = rf"[-+−–]?(?:(?:{_MANTISSA})(?:[eE][-+−]?\d+|[kMGBT](?!\w))?|(?:nan|inf)\b)"
+"""A comma ends groups of three digits, or begins the decimals: ``0,25``. ``1,2,3`` is a list."""
 _IN_LINE = re.compile(rf"(?<![\w.@])(?:{_NUMBER})", re.IGNORECASE)
 _NAME = re.compile(r"\{([A-Za-z_][\w./-]*)\}")
 _LONGEST_LINE = 2_000
+_GAP = r"\b\.?[^\w\n+.-]{0,5}"
 _POSITION = re.compile(
-    r"(?<![A-Za-z])(epoch|step|iter|iteration|global[ _]step)\b[^\w\n+.-]{0,5}"
-    rf"({_COUNT}(?:\.\d+)?)(?![\w.]*\d|,\d)(?:\s*(?:/|of)\s*({_COUNT}))?",
+    r"(?<![^\W\d_])(?:"
+    rf"(?:epoche?|époque|época|ep){_GAP}(?P<epoch>{_PLAIN_COUNT}(?:\.\d+)?)"
+    rf"|(?:global[ _]step|step|iter|iteration|itr|it|schritt|étape|paso){_GAP}"
+    rf"(?P<step>{_COUNT}(?:\.\d+)?[kM]?))"
+    rf"(?![\w.]*\d|,\d)(?:\s*(?:/|of\b|von\b|sur\b|de\b)\s*(?P<total>{_COUNT}[kM]?))?",
     re.IGNORECASE,
 )
-_EPOCH_PART = re.compile(rf"(?:^|[\[(|])\s*{_COUNT}\s*/\s*{_COUNT}")
-"""The part of an epoch that is done: ``[ 320/6000``, ``| 3/10``."""
+_EPOCH_PART = re.compile(
+    rf"(?:^|[\[(|])\s*{_COUNT}\s*/\s*{_COUNT}|\bbatch\W{{0,3}}{_COUNT}", re.IGNORECASE
+)
+"""The part of an epoch that is done: ``[ 320/6000``, ``| 3/10``, ``batch 3``."""
 _VALUE = re.compile(
-    rf"([A-Za-z][\w./@-]*(?: [A-Za-z][\w./@-]*){{0,2}})(\s*[:=]\s*|\s+)({_NUMBER})(?![\w/:]|\.\d)",
+    rf"([^\W\d_][\w./@-]*(?: [^\W\d_][\w./@-]*){{0,2}})(\s*[:=]\s*|\s+)({_NUMBER})(?![\w/:]|\.\d)",
     re.IGNORECASE,
 )
 _NAMED_BEFORE = re.compile(r"[\s(\[@,-]*(?:\b(?:at|after|for|in|on)\s*)?\|[)\]]*\s*(?=[:=])")
 """The rest of a position in ``auc at step 200: 0.8`` or ``loss (epoch 3) = 0.4``."""
 _KNOWN_METRIC = re.compile(
-    r"loss|acc|err|score|f1|mse|mae|auc|iou|\bmap|ppl|perplexity|bpc|reward|\blr\b|rate$",
+    r"loss|acc|err|score|f1|mse|mae|auc|iou|\bmap|ppl|perplexity|bpc|reward|\blr\b|rate$"
+    r"|norm|precision|recall|bleu|rouge|\bwer\b|\bcer\b|dice|psnr|ssim|\bfid\b|entropy"
+    r"|/s(?:ec)?$|_per_",
     re.IGNORECASE,
+)
+_FRACTION = re.compile(r"loss|acc|err|f1|mse|mae|auc|iou|\bmap|\blr\b|rate$", re.IGNORECASE)
+"""Metrics of which ``1,234`` is rather a bit more than one."""
+_THREE_DECIMALS = re.compile(r"[-+−–]?\d,\d{3}")
+_SHORT_LIST = re.compile(r"\d,\d")
+_LIST_NAME = re.compile(
+    r"(?:gpu|device|rank|node|core|cpu|id|layer|shape|size|dim|kernel|stride)s?$", re.IGNORECASE
 )
 _NO_VALUES = re.compile(
     r"(?:^|_|\b)(?:time|eta|elapsed|seed|rank|port|pid|epochs?|steps?|iter|batch(?:es)?)$",
     re.IGNORECASE,
 )
-
-
-def parse_number(text: str) -> float:
-    """Return the number in a text such as ``12,500``, ``1_000``, ``0,25`` or ``-1.5e-3``.
-
-    Raises:
-        ValueError: The text is no number.
-    """
-    return float(text.replace(",", "" if _GROUPED.match(text) else "."))
 
 
 def invalid_pattern(patterns: Iterable[str]) -> str:
@@ -79,7 +93,7 @@ def is_name(text: str) -> bool:
 def numbers_of(patterns: Sequence[str], line: str) -> dict[str, float]:
     """Return the numbers that the patterns find in a line, by name."""
     return {
-        name: parse_number(line[start:end])
+        name: _metric_value(name, line[start:end])
         for pattern in (patterns if len(line) <= _LONGEST_LINE else ())
         for name, (start, end) in _number_spans(pattern, line).items()
     }
@@ -101,11 +115,12 @@ def guessed_numbers(line: str, position: dict[str, float]) -> dict[str, float]:
     totals: dict[str, float] = {}
     # Hugging Face prints Python's dicts.
     line = line.replace("'", "")
-    for unit, number, total in _POSITION.findall(line):
-        name = "epoch" if unit[0] in "eE" else "step"
-        counts.setdefault(name, parse_number(number))
-        if total:
-            totals.setdefault("epochs" if name == "epoch" else "total_steps", parse_number(total))
+    for match in _POSITION.finditer(line):
+        name = "epoch" if match["epoch"] else "step"
+        counts.setdefault(name, number_in(match[name]))
+        if match["total"]:
+            key = "epochs" if name == "epoch" else "total_steps"
+            totals.setdefault(key, number_in(match["total"]))
     if "epoch" in counts:
         # The total of the steps is that of the epoch.
         totals.pop("total_steps", None)
@@ -113,14 +128,20 @@ def guessed_numbers(line: str, position: dict[str, float]) -> dict[str, float]:
         position.update({"epoch": counts["epoch"], **totals})
     remaining_text = _NAMED_BEFORE.sub("", _POSITION.sub("|", line))
     values: dict[str, float] = {}
-    for name, separator, number in _VALUE.findall(remaining_text):
+    matches = _VALUE.findall(remaining_text)
+    signs = [
+        number_signs for _, _, text in matches if len(number_signs := decimal_signs([text])) == 1
+    ]
+    decimal = "".join(signs[0]) if signs and signs.count(signs[0]) == len(signs) else ""
+    for name, separator, number in matches:
         # Without a sign, and in a line without an epoch, only what is surely a metric counts.
         is_named = bool(separator.strip()) and bool(counts)
         is_usual = _KNOWN_METRIC.search(name.split()[-1]) and (
             separator.strip() or not number.isdigit()
         )
-        if (is_named or is_usual) and not _NO_VALUES.search(name):
-            values["_".join(name.split())] = parse_number(number)
+        is_list = _LIST_NAME.search(name) and _SHORT_LIST.fullmatch(number)
+        if (is_named or is_usual) and not is_list and not _NO_VALUES.search(name):
+            values["_".join(name.split())] = _metric_value(name, number, decimal)
     if not values or not (counts or position):
         return {}
     is_within = "step" not in counts and (
@@ -128,6 +149,12 @@ def guessed_numbers(line: str, position: dict[str, float]) -> dict[str, float]:
     )
     epoch_flag = {"is_within_epoch": 1.0} if is_within else {}
     return {**position, **counts, **totals, **epoch_flag, **values}
+
+
+def _metric_value(name: str, text: str, decimal: str = "") -> float:
+    """Return the value of a number, of which other numbers beside it may show the decimal sign."""
+    is_fraction = _FRACTION.search(name) and _THREE_DECIMALS.fullmatch(text)
+    return number_in(text, decimal or ("," if is_fraction else ""))
 
 
 def _number_spans(pattern: str, line: str) -> dict[str, tuple[int, int]]:

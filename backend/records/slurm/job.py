@@ -207,12 +207,14 @@ def end_of(state: str, user: str = "") -> SlurmEnd | None:
     return end
 
 
-def derive_condition(job: SlurmJob | None, run_exit: RunExit | None, user: str = "") -> Condition:
+def derive_condition(
+    job: SlurmJob | None, run_exit: RunExit | None, user: str = "", log: str = ""
+) -> Condition:
     """Put together what Slurm says of a job and what the record of its newest run says. Pure.
 
     A record of success or of a stop is never changed. A failure that has a cause in Slurm gets its
     sentence. ``job`` is None where Slurm gives no news: that is never an end. ``user`` as in
-    `end_of`.
+    `end_of`. ``log`` is the log of a job that left no record, where its script says why.
     """
     if run_exit is not None:
         return _recorded_condition(job, run_exit, user)
@@ -226,6 +228,8 @@ def derive_condition(job: SlurmJob | None, run_exit: RunExit | None, user: str =
         return Condition(JobState.STOPPING, "Slurm ends the processes of the job.")
     end = end_of(job.state, user) or _SILENT_END
     message = end.message.format(state=job.state)
+    if end is _SILENT_END and log.strip():
+        message += f" Its log ends with “{sanitize(log.splitlines()[-1], _REASON_CHARS)}”."
     return Condition(JobState.ERROR, message, end.remedy)
 
 

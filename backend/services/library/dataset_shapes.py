@@ -20,6 +20,15 @@ from typing import Any, NamedTuple
 
 from backend.base.log import swallowed
 from backend.records.base import number_format
+from backend.records.base.cells import (
+    MISSING_NUMBERS,
+    MISSING_VALUES,
+    NUMBER,
+    Format,
+    decoded,
+    format_of,
+    sign_of,
+)
 from backend.records.base.validation import sanitize
 from backend.records.library.gallery import Suggestion
 from backend.records.library.item import FileEntry
@@ -39,7 +48,7 @@ def _gallery_module(name: str) -> Any:
     return module
 
 
-_SPLITS, _CELLS = _gallery_module("splits"), _gallery_module("cells")
+_SPLITS = _gallery_module("splits")
 ReadBytes = Callable[[str, int], bytes]
 _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 _TARGETS = re.compile("(^|[^a-z])(y|targets?|labels?)([^a-z]|$)")
@@ -268,7 +277,7 @@ def _table(listing: _Listing) -> _ShapeMatch | None:
     if head[:4] == b"PAR1" or b"\0" in head:
         return _ShapeMatch(names)
     is_cut = len(head) >= _LONG_HEAD - 4
-    lines = _CELLS.decoded(head[: head.rfind(b"\n")] if is_cut else head).splitlines()
+    lines = decoded(head[: head.rfind(b"\n")] if is_cut else head).splitlines()
     for delimiter in "\t;|, ":
         rows = [*csv.reader(lines, delimiter=delimiter, skipinitialspace=True)]
         rows = [row for row in rows if any(map(str.strip, row))]
@@ -281,11 +290,9 @@ def _columns(names: str, rows: list[list[str]]) -> _ShapeMatch:
     """Return the shape of a table by its first rows, the first of which may be names."""
     body = rows[1:] or rows
     columns = [[cell.strip() for cell in column] for column in zip(*body, strict=True)]
-    decimal = _CELLS.sign_of(columns)
+    decimal = sign_of(columns)
     formats = [_format(column, decimal) for column in columns]
-    missing = [
-        _CELLS.MISSING_VALUES if f.kind == "texts" else _CELLS.MISSING_NUMBERS for f in formats
-    ]
+    missing = [MISSING_VALUES if f.kind == "texts" else MISSING_NUMBERS for f in formats]
     known_cells = [
         [cell for cell in column if cell.casefold() not in no_value]
         for column, no_value in zip(columns, missing, strict=True)
@@ -307,7 +314,7 @@ def _columns(names: str, rows: list[list[str]]) -> _ShapeMatch:
     if len(classes) > 1 and (is_text or (is_whole and len(classes) <= _MAX_CLASSES)):
         sizes["classes"] = len(classes)
     settings = {"missing": "mean"} if is_missing else {}
-    is_named = len(rows) > 1 and not any(map(_CELLS.NUMBER.fullmatch, rows[0]))
+    is_named = len(rows) > 1 and not any(map(NUMBER.fullmatch, rows[0]))
     titles = rows[0] if is_named else [f"column {number + 1}" for number in range(len(rows[0]))]
     notes = [
         ReadingNote.from_names(
@@ -319,12 +326,12 @@ def _columns(names: str, rows: list[list[str]]) -> _ShapeMatch:
     return _ShapeMatch(detail, settings, sizes, notes, {"target": tuple(titles)})
 
 
-def _format(cells: Sequence[str], decimal: str) -> Any:
+def _format(cells: Sequence[str], decimal: str) -> Format:
     """Return the format of a column; an ambiguous column has texts, with a note."""
     try:
-        return _CELLS.format_of(cells, decimal)
+        return format_of(cells, decimal)
     except ValueError as error:
-        return _CELLS.Format("texts", note=f"Choose how to read, because {error}")
+        return Format("texts", note=f"Choose how to read, because {error}")
 
 
 def _is_training(path: PurePosixPath) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from backend.base.errors import BackendError
 from backend.base.log import swallowed
 from backend.base.progress import Progress
+from backend.records.base import cells
 from backend.records.base.atomic_files import read_json
 from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import closest_match, sanitize
@@ -31,6 +32,8 @@ from backend.services.library.service import LibraryService
 
 GALLERY = EXAMPLE.parent
 CARD, FIGURES, PARTS = "card.toml", "figures.json", "parts"
+_OWN_MODULES = {path.name: path for path in (Path(cells.__file__),)}
+"""Modules of the program itself that an entry can have as a part."""
 TASKS = ("classification", "detection")
 _SIZE_KEYS = ("classes", "channels", "side", "features")
 
@@ -129,7 +132,8 @@ class GalleryService:
         source = self._gallery / entry.kind.folder / name
         shutil.copytree(source, folder, ignore=shutil.ignore_patterns(CARD, FIGURES, "__pycache__"))
         for part in entry.card.parts:
-            shutil.copyfile(self._gallery / PARTS / part, folder / part)
+            source_path = _OWN_MODULES.get(part, self._gallery / PARTS / part)
+            shutil.copyfile(source_path, folder / part)
         code_path = folder / entry.kind.entry_file
         code_path.write_text(with_constants(code_path.read_text("utf-8"), values), "utf-8")
         return entry

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from backend.base.errors import BackendError
+from backend.records.base import cells
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import SIDECAR_SUFFIX
 from backend.records.jobs.checkpoint import EXPORT_FORMATS, Checkpoint
@@ -353,6 +354,7 @@ def _save_zip(
         if input_form is not None:
             _add(archive, sums, "input.json", json.dumps(input_form, indent=1).encode())
             _add(archive, sums, "predict.py", (_FOLDER / "export_predict.py").read_bytes())
+            _add(archive, sums, "cells.py", Path(cells.__file__).read_bytes())
         importer = _FOLDER.parent / "user_code" / "sources.py"
         _add(archive, sums, "model_import.py", importer.read_bytes())
         _add(archive, sums, "README.md", _readme(record, sums, notes).encode())
@@ -405,6 +407,7 @@ def _readme(record: Checkpoint, sums: Mapping[str, str], notes: Iterable[str]) -
         "input.json": "the form of a sample, the names of the classes, and of a table its columns "
         "in order with mean, deviation and texts",
         "predict.py": "predicts for files: `python predict.py FILE...`",
+        "cells.py": "reads numbers and dates of tables for predict.py",
         "load.py": "loads the model; needs PyTorch and what the model itself imports",
         "model_import.py": "imports model_source for load.py",
         "job.toml": "the settings of the training; environment variables are named without "

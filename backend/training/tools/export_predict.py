@@ -11,20 +11,16 @@ takes CSV files with the columns of the training, and each row is a sample. From
 
 import csv
 import json
-import re
 import sys
-from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
+from cells import Format, decoded  # type: ignore[import-not-found]  # beside it
 
 FOLDER = Path(__file__).resolve().parent
 GUESS_COUNT = 5
-DATE = re.compile(
-    r"(\d{4}|\d{1,2})[-/.](\d{1,2})[-/.](\d{4}|\d{1,2})(?:[ T](\d\d?:\d\d(?::\d\d(?:\.\d+)?)?))?Z?"
-)
 
 
 @lru_cache(maxsize=1)
@@ -51,12 +47,7 @@ def samples_in(path: Path) -> list[tuple[str, torch.Tensor]]:
     names = [column["name"] for column in columns]
     if path.suffix.lower() not in (".csv", ".tsv", ".txt"):
         raise SystemExit(f"{path} is no CSV file. The model needs one with {', '.join(names)}.")
-    content = path.read_bytes()
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = content.decode("cp1252", "replace")
-    lines = [line for line in text.splitlines() if line.strip()] or [""]
+    lines = [line for line in decoded(path.read_bytes()).splitlines() if line.strip()] or [""]
     delimiter = max(";\t|,", key=lines[0].count)
     rows = [[c.strip() for c in row] for row in csv.reader(lines, delimiter=delimiter)]
     numbered_names = [f"column {number}" for number in range(1, len(rows[0]) + 1)]
@@ -85,34 +76,10 @@ def numbers_of(cell: str, column: dict[str, Any], missing_marks: list[str]) -> l
     """Return what the loader makes of a cell: 0 and 1 for texts, or one scaled number."""
     if column["kind"] == "texts":
         return [float(cell == text) for text in column["texts"]]
-    if cell.casefold() in missing_marks:
-        value = column["if_missing"]
-    elif column["kind"] == "dates":
-        value = days(cell, column["day_first"])
-    else:
-        decimal, cell = column["decimal"], cell.replace(column["unit"], "").strip()
-        mark = "," if decimal == "." else "."
-        if re.fullmatch(rf"[+-]?\d{{1,3}}([{mark}]\d{{3}})+([{decimal}]\d*)?", cell):
-            cell = cell.replace(mark, "")
-        value = float(cell.replace(decimal, "."))
+    form = Format(*(column[key] for key in ("kind", "decimal", "unit", "day_first")))
+    is_missing = cell.casefold() in missing_marks
+    value = column["if_missing"] if is_missing else form.parse(cell)
     return [(value - column["mean"]) / column["deviation"]]
-
-
-def days(cell: str, day_first: bool) -> float:
-    """Return a date, with a time or without, as days since 1970; 1/2/2026 by ``day_first``."""
-    match = DATE.fullmatch(cell)
-    if match is None:
-        raise ValueError(cell)
-    first, second, third = (int(match[group]) for group in (1, 2, 3))
-    day, month, year = (first, second, third) if day_first else (second, first, third)
-    if len(match[1]) == 4:
-        year, month, day = first, second, third
-    elif third < 100:
-        year += 2000 if third < 70 else 1900
-    time = match[4] or "00:00"
-    time = time if time[2] == ":" else f"0{time}"
-    moment = datetime.fromisoformat(f"{year:04}-{month:02}-{day:02}T{time}")
-    return moment.replace(tzinfo=UTC).timestamp() / 86400
 
 
 def read(path: Path) -> torch.Tensor:

@@ -118,6 +118,13 @@ def test_a_run_without_a_record_has_the_state_of_its_job(
     assert bool(condition.message) == (expected_state is not None)
 
 
+def test_a_job_without_a_record_says_how_its_log_ends() -> None:
+    log = "loading\nThis line failed: module load x\n"
+    message = derive_condition(SlurmJob("1", "FAILED"), None, log=log).message
+    assert message.endswith("Its log ends with “This line failed: module load x”.")
+    assert "Its log" not in derive_condition(SlurmJob("1", "NODE_FAIL"), None, log=log).message
+
+
 @pytest.mark.parametrize("run_exit", [None, FINISHED, STOPPED, FAILED])
 def test_silence_of_slurm_is_never_an_end(run_exit: RunExit | None) -> None:
     assert derive_condition(None, run_exit).state is (run_exit.state if run_exit else None)

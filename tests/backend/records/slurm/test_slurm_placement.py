@@ -91,6 +91,15 @@ def test_the_script_sets_up_before_it_starts_the_program(tmp_path: Path) -> None
     assert output == "cuda /code 1\n"
 
 
+def test_a_line_before_the_run_that_fails_ends_the_job_and_is_named() -> None:
+    """In a login shell: only there is ``module`` known."""
+    placement = SlurmPlacement(setup=("false 'x'", "echo later"))
+    script = batch_script(placement, python="echo", code_root="/code", job_folder="/j", run=1)
+    result = subprocess.run(["sh"], input=script, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (1, "This line failed: false 'x'\n")
+    assert script.startswith("#!/bin/bash -l\n")
+
+
 def test_the_number_of_a_job_is_read_with_and_without_a_cluster() -> None:
     outputs = ("17\n", "17;west\n", "module loaded\n18\n", "", "Submitted batch job 17")
     assert [parse_job_number(output) for output in outputs] == ["17", "17", "18", "", ""]

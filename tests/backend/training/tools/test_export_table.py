@@ -6,12 +6,14 @@ import csv
 import importlib.util
 import json
 import shutil
+import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
 
+from backend.records.base import cells
 from backend.training.checkpoint_content import input_form
 from backend.training.tools import export
 from tests.gallery.datasets import files, open_data
@@ -25,12 +27,16 @@ def program(folder: Path, form: object) -> ModuleType:
     """The predict.py of an export, in its folder, with this form of its input."""
     folder.mkdir(exist_ok=True)
     shutil.copy(export._FOLDER / "export_predict.py", folder / "predict.py")
+    shutil.copy(cells.__file__, folder / "cells.py")
     (folder / "input.json").write_text(json.dumps(form))
     spec = importlib.util.spec_from_file_location("exported_predict", folder / "predict.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        spec.loader.exec_module(module)
+    del sys.modules["cells"]
     return module
 
 
@@ -51,6 +57,7 @@ def program(folder: Path, form: object) -> ModuleType:
             "day\n2/12/2026 9:05:07\n2/12/2026\n",
             {"dates": "month first"},
         ),
+        ("x,y\n1.5k,a\n2M,b\n800,a\n", "x\n–2k\n(1.768)\n−5\n", {}),
         ("x,y\n1,a\n-999,b\n3,a\n", "x\n-999\n", {"missing": "mean", "missing_marks": "-999"}),
         ("x,y\n1,a\n2,b\n3,a\n", "x,größe\n2,ä\n".encode("cp1252"), {}),
     ],

@@ -1,4 +1,11 @@
-"""Numbers, dates and missing values as people write them, decided from all cells of a column."""
+"""Numbers, dates and missing values as people write them.
+
+A table's column is read in one format, which all its cells decide. The numbers of curves and logs
+are read by the same rules, each alone. Exports and the gallery's loader of tables get a copy of
+this module, so it needs the standard library only; nodes import it with Python 3.9.
+"""
+
+from __future__ import annotations
 
 import contextlib
 import datetime
@@ -20,12 +27,15 @@ MISSING_NUMBERS = MISSING_VALUES | {
 MARK = re.compile(r"[-−–]?9{2,}([.,]0+)?")
 """A number of nines stands for a missing value in many files."""
 MOST_WORDS, LEAST_IDS = 3, 10
-SPACES = re.compile(r"(?<=\d)[ '’_\u00a0\u202f](?=\d{3}(?!\d))")
+SPACES = re.compile(r"(?<=\d)[ '’_\u00a0\u2009\u202f](?=\d{3}(?!\d))")
 NUMBER = re.compile(
     r"(?P<currency>[$€£¥₹]?) ?(?P<number>[+-]?(?:\d[\d.,]*|[.,]\d+)(?:e[+-]?\d+)?|[+-]?inf)"
-    r"\s?(?P<unit>[^\W\d_]{0,8}|[%‰°][CF]?)",
+    r"(?P<space>\s?)(?P<unit>(?:[^\W\d_]{1,8}|[%‰°][CF]?)(?:[./·*^-]+[^\W\d_]{1,8})*[.²³]?|)",
     re.IGNORECASE,
 )
+"""Number with a unit such as ``kg``, ``m/s`` or ``a.u.``, or with a magnitude such as ``k``."""
+MAGNITUDES = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
+"""Letters right behind a number, where a column has several of them or no unit."""
 DATE = re.compile(
     r"(\d{4}|\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d{1,2})"
     r"(?:[ T](\d{1,2}):(\d\d)(?::(\d\d(?:\.\d+)?))?)?Z?"
@@ -34,7 +44,7 @@ EPOCH = datetime.date(1970, 1, 1).toordinal()
 
 
 def decoded(content: bytes) -> str:
-    """The text of a file in UTF-16, UTF-8 or, as Windows writes it, cp1252."""
+    """Return the text of a file in UTF-16, UTF-8 or, as Windows writes it, cp1252."""
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return content.decode("utf-16")
     try:
@@ -44,7 +54,7 @@ def decoded(content: bytes) -> str:
 
 
 def plain(cell: str) -> str:
-    """The cell without spaces between thousands, and with a hyphen before the digits as its sign.
+    """Return the cell without spaces between thousands, and with a hyphen as its sign.
 
     Accountants write (1,768) for -1,768, and typesetters a minus that is no hyphen.
     """
@@ -60,7 +70,7 @@ def plain(cell: str) -> str:
 
 
 class Format(NamedTuple):
-    """How the cells of a column are read.
+    """Rules by which the cells of a column are read.
 
     Attributes:
         kind: numbers, dates (read as days since 1970) or texts.
@@ -77,20 +87,58 @@ class Format(NamedTuple):
     note: str = ""
 
     def parse(self, cell: str) -> float:
-        """The number of a cell, NaN for a missing one; ValueError for another text."""
+        """Return the number of a cell, NaN for a missing one.
+
+        Raises:
+            ValueError: The cell has another text.
+        """
         if cell.casefold() in MISSING_NUMBERS:
             return math.nan
         if self.kind == "dates":
             return days(cell, self.day_first)
         match = NUMBER.fullmatch(plain(cell))
-        if match is None or match["currency"] + match["unit"] not in ("", self.unit):
-            raise ValueError(f"“{cell[:40]}” is not a number")
-        thousands = "," if self.decimal == "." else "."
-        return float(match["number"].replace(thousands, "").replace(self.decimal, "."))
+        units = ("", self.unit)
+        if match is not None and match["currency"] + match["unit"] in units:
+            return value_of(match["number"], self.decimal)
+        if match is not None and match["currency"] in units and magnitude(match):
+            return magnitude(match) * value_of(match["number"], self.decimal)
+        raise ValueError(f"“{cell[:40]}” is not a number")
+
+
+def value_of(number: str, decimal: str) -> float:
+    """Return the value of digits with this decimal sign; the other one is between thousands."""
+    thousands = "," if decimal == "." else "."
+    return float(number.replace(thousands, "").replace(decimal, "."))
+
+
+def magnitude(match: re.Match[str]) -> float:
+    """Return the factor of a number such as ``1.5k``; 0 for one with a unit."""
+    return 0.0 if match["space"] else MAGNITUDES.get(match["unit"], 0.0)
+
+
+def number_in(cell: str, decimal: str = "") -> float:
+    """Return the number of a cell that stands alone; a unit is left out.
+
+    Args:
+        decimal: The decimal sign, where the cell does not show it. By default a point: ``1,000``
+            is a thousand, and ``1.000`` is 1.
+
+    Raises:
+        ValueError: The cell has no number.
+    """
+    if decimal != ",":
+        with contextlib.suppress(ValueError):  # Of most cells, and fast.
+            return float(cell)
+    match = NUMBER.fullmatch(plain(cell))
+    signs = decimal_signs([cell]) if match is not None else set()
+    if match is None or not signs:
+        raise ValueError(f"“{cell[:40]}” is not a number")
+    sign = signs.pop() if len(signs) == 1 else decimal or "."
+    return (magnitude(match) or 1.0) * value_of(match["number"], sign)
 
 
 def format_of(cells: Sequence[str], decimal: str = "", dates: str = "auto") -> Format:
-    """The format of a column.
+    """Return the format of a column.
 
     Args:
         decimal: The decimal sign that is known, or seen in other columns: it decides where the
@@ -110,7 +158,12 @@ def format_of(cells: Sequence[str], decimal: str = "", dates: str = "auto") -> F
     matches = [NUMBER.fullmatch(plain(cell)) for cell in cells]
     if not cells or None in matches:
         return Format("texts", note=words_note(cells, matches))
-    units = {match["currency"] + match["unit"] for match in matches}
+    units = {match["currency"] + match["unit"] for match in matches if match is not None}
+    are_scaled = len(units) > 1 and all(
+        magnitude(match) or not match["unit"] for match in matches if match is not None
+    )
+    if are_scaled:
+        units = {match["currency"] for match in matches if match is not None}
     if len(units) > 1:
         is_measured = any(" " in cell or "%" in cell for cell in cells)
         return Format("texts", note="Read as texts, because units differ" if is_measured else "")
@@ -134,6 +187,7 @@ def format_of(cells: Sequence[str], decimal: str = "", dates: str = "auto") -> F
     if any(thousands in cell for cell in cells):
         hints.append(f"with “{thousands}” between thousands")
     hints += [f"in {unit}"] if unit else []
+    hints += ["with k for a thousand, and M, G, B and T for more"] if are_scaled else []
     if any(cell[-1] in "-–−" for cell in cells):
         hints.append("with the minus behind the digits")
     note = f"Read as numbers {' and '.join(hints)}" if hints else ""
@@ -143,7 +197,7 @@ def format_of(cells: Sequence[str], decimal: str = "", dates: str = "auto") -> F
 
 
 def mark_note(cells: Sequence[str], values: Sequence[float]) -> str:
-    """Name a number of nines that is far from all others: it probably means missing."""
+    """Name a number of nines beyond the range of all others: it probably means missing."""
     for mark in sorted({cell for cell in cells if MARK.fullmatch(cell)}):
         value = values[cells.index(mark)]
         others = [other for other in values if other != value and math.isfinite(other)]
@@ -155,9 +209,9 @@ def mark_note(cells: Sequence[str], values: Sequence[float]) -> str:
     return ""
 
 
-def words_note(cells: Sequence[str], matches: Sequence["re.Match[str] | None"]) -> str:
+def words_note(cells: Sequence[str], matches: Sequence[re.Match[str] | None]) -> str:
     """Name the few words for which a column of numbers is one of texts, or say that it has ids."""
-    words = {cell for cell, match in zip(cells, matches, strict=True) if match is None}
+    words = {cell for cell, match in zip(cells, matches) if match is None}
     if not words or len(words) > MOST_WORDS or 4 * matches.count(None) > len(cells):
         is_id = len(cells) >= LEAST_IDS and 10 * len(set(cells)) > 9 * len(cells)
         return "Nearly each row has another text; leave_out omits a column of names" * is_id
@@ -168,7 +222,7 @@ def words_note(cells: Sequence[str], matches: Sequence["re.Match[str] | None"]) 
 
 
 def sign_of(columns: Sequence[Sequence[str]]) -> str:
-    """The decimal sign that the columns show; "" if they show none, or both."""
+    """Return the decimal sign that the columns show; "" if they show none, or both."""
     if not any("," in cell for cells in columns for cell in cells):
         return "."
     column_signs = set()
@@ -180,7 +234,7 @@ def sign_of(columns: Sequence[Sequence[str]]) -> str:
 
 
 def decimal_signs(cells: Sequence[str]) -> set[str]:
-    """The decimal signs with which all cells are numbers; both if they do not decide it."""
+    """Return the decimal signs with which all cells are numbers; both if they leave it open."""
     possible_signs = {".", ","}
     for cell in cells:
         match = NUMBER.fullmatch(plain(cell))
@@ -194,7 +248,12 @@ def decimal_signs(cells: Sequence[str]) -> set[str]:
 
 
 def date_format(cells: Sequence[str], dates: str) -> Format:
-    matches = [DATE.fullmatch(cell) for cell in cells]
+    """Return the format of a column of dates.
+
+    Raises:
+        ValueError: The cells can be read in two ways; the message has two examples.
+    """
+    matches = [match for match in map(DATE.fullmatch, cells) if match is not None]
     ambiguous_dates = [match for match in matches if len(match[1]) < 4]
     can_be = {
         day_first: all(int(match[3 if day_first else 1]) <= 12 for match in ambiguous_dates)
@@ -216,6 +275,11 @@ def date_format(cells: Sequence[str], dates: str) -> Format:
 
 
 def days(cell: str, day_first: bool) -> float:
+    """Return a date, with a time or without, as days since 1970; 1/2/2026 by ``day_first``.
+
+    Raises:
+        ValueError: The cell is no date.
+    """
     match = DATE.fullmatch(cell)
     if match is None:
         raise ValueError(f"“{cell[:40]}” is not a date")

@@ -1,0 +1,73 @@
+"""A number is read as people write it, in a column of a table or alone."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.records.base.cells import format_of, number_in
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("12,500", 12_500),
+        ("-1,234,567.5", -1_234_567.5),
+        ("1_000", 1000),
+        ("1.200,50", 1200.5),
+        ("1.234.567", 1_234_567),
+        ("12 500", 12_500),
+        ("1\u202f234,5", 1234.5),
+        ("1’234.5", 1234.5),
+        ("0,25", 0.25),
+        ("12,5", 12.5),
+        ("0,125", 0.125),
+        ("1,2345", 1.2345),
+        ("-1.5e-3", -0.0015),
+        ("−0.5", -0.5),
+        ("1e−3", 0.001),
+        ("5%", 5),
+        ("93,5 %", 93.5),
+        ("0.5 a.u.", 0.5),
+        ("9.81 m/s²", 9.81),
+        ("1.5k", 1500),
+        ("3M", 3_000_000),
+        ("3 K", 3),
+        ("-inf", -math.inf),
+    ],
+)
+def test_a_number_alone_is_read_by_its_signs(text: str, number: float) -> None:
+    assert number_in(text) == number
+
+
+@pytest.mark.parametrize("text", ["", "x", "1,2,3", "1,234,56", "12:30", "1.2.3", "4x4", "1-2"])
+def test_a_list_or_another_text_is_no_number(text: str) -> None:
+    with pytest.raises(ValueError, match=r"not a number"):
+        number_in(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "decimal", "number"),
+    [("1,000", ".", 1000), ("1,000", ",", 1), ("1.000", ".", 1), ("1.000", ",", 1000)],
+)
+def test_the_decimal_sign_of_other_numbers_decides(text: str, decimal: str, number: float) -> None:
+    assert number_in(text, decimal) == number
+
+
+@given(
+    value=st.integers(-(10**12), 10**12).map(lambda thousandths: thousandths / 1000),
+    signs=st.sampled_from([",.", ".,", " ,", "'.", "_.", "\u202f,", "\u00a0."]),
+    minus=st.sampled_from("-−"),
+    unit=st.sampled_from(["", "%", " %", " kg", "µm", " m/s²", " a.u."]),
+)
+def test_each_way_to_write_a_number_is_read_back_alone_and_in_a_column(
+    value: float, signs: str, minus: str, unit: str
+) -> None:
+    thousands, decimal = signs
+    digits = f"{value:,.3f}".translate(str.maketrans(",.-", f"{thousands}{decimal}{minus}"))
+    text = f"{digits}{unit}"
+    assert number_in(text, decimal) == value
+    assert format_of([text], decimal).parse(text) == value
