@@ -158,8 +158,8 @@ class ThemeManager(QObject):
         return True
 
     def _restyle_widgets(self) -> None:
-        # Qt would style and lay out each of 3,000 widgets twice: 0.7 s. `restyle` styles the visible
-        # widgets.
+        # Qt would style and lay out each of 3,000 widgets twice: 0.7 s. So `restyle` styles those
+        # that are visible.
         sheet = style.sheet(theme.current())
         _set_style_sheets(self._app, _styled_widgets(self._app), "", sheet)
         for window in self._app.topLevelWidgets():
