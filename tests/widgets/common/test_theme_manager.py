@@ -166,7 +166,7 @@ def test_a_colour_that_does_not_exist_is_a_bug() -> None:
         theme.LIGHT.q("name")
 
 
-def test_a_page_that_is_built_without_the_style_looks_the_same_and_restyles_no_other(
+def test_a_page_that_is_built_without_the_style_sheet_equals_a_styled_page(
     qtbot: QtBot, qapp: QApplication, theme_manager: ThemeManager
 ) -> None:
     def page() -> QWidget:
