@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -56,6 +57,19 @@ def test_a_busy_kernel_a_gpu_or_a_working_terminal_is_a_use(
 
 def test_the_program_knows_the_same_kinds(script: Any) -> None:
     assert tuple(SESSION_KINDS) == script.KINDS
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--hours", "nan"], "argument --hours: “nan” should be more than 0"),
+        (["--idle-min", "-1"], "argument --idle-min: “-1” should be more than 0"),
+        (["--hours", "8h"], "argument --hours: invalid _positive value: '8h'"),
+    ],
+)
+def test_a_limit_that_is_none_ends_it_with_an_error(options: list[str], message: str) -> None:
+    completed = subprocess.run([sys.executable, SOURCE, *options], capture_output=True, text=True)
+    assert (completed.returncode, message in completed.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
