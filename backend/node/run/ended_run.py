@@ -68,6 +68,11 @@ class EndedRun:
     """Of a script: the end of the log of its first process."""
 
     @property
+    def printed_numbers(self) -> bool:
+        """True if the log of a script ends with numbers, of which the user can draw some."""
+        return any(map(str.isdigit, self.log_end))
+
+    @property
     def is_hung(self) -> bool:
         """True if the run, or a rank, made no progress until it was ended."""
         return bool(self.give_up_reason) or any(

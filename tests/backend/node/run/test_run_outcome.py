@@ -91,14 +91,20 @@ def test_a_run_that_finished_early_says_why(
 
 
 @pytest.mark.parametrize(
-    ("wrote_nothing", "has_no_curve", "message"),
-    [(True, True, "wrote nothing"), (False, True, "“Draw …”"), (False, False, "")],
+    ("wrote_nothing", "has_no_curve", "log_end", "message"),
+    [
+        (True, True, "", "wrote nothing"),
+        (True, True, "done\n", "wrote nothing"),
+        (True, True, "12: 25.3 avg loss\n", "“Draw …”"),
+        (False, True, "", "“Draw …”"),
+        (False, False, "", ""),
+    ],
 )
 def test_a_script_that_finishes_without_a_curve_says_which_files_hold_one(
-    wrote_nothing: bool, has_no_curve: bool, message: str
+    wrote_nothing: bool, has_no_curve: bool, log_end: str, message: str
 ) -> None:
     exits = [make_exit(rank, "finished") for rank in (0, 1)]
-    record = judge(*exits, wrote_nothing=wrote_nothing, has_no_curve=has_no_curve)
+    record = judge(*exits, wrote_nothing=wrote_nothing, has_no_curve=has_no_curve, log_end=log_end)
     assert record.state is JobState.FINISHED
     assert message in record.message
     assert bool(message) == bool(record.message)
