@@ -10,18 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from backend.records.base.remote_root import RemoteRoot
 from backend.records.jobs.launch import launch_of
 from backend.records.jobs.state import JobState
 from backend.records.library.item import Kind
-from backend.services.context.container import Services, open_services
-from tests.cluster.slurm import HOME, NODES, SHARE, USER, SlurmCluster
+from backend.services.context.container import Services
+from tests.cluster.slurm import HOME, NODES, SlurmCluster
+from tests.cluster.slurm_desktop import HOST, ROOT, open_desktop, slurm_home
 from tests.cluster.slurm_jobs import SlurmJobs
 from tests.integration.tiny import write_sources
 
 pytestmark = pytest.mark.slow
-HOST = "hpc"
-ROOT = RemoteRoot(HOST, f"{SHARE}/ring")
 PROFILE = """module() { [ "$1 $2" = 'load tools' ] && export TOOLS=1.0; }\n"""
 """What a site's modules put into the shell at a login: other shells have no such function."""
 
@@ -36,15 +34,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
 @pytest.fixture(scope="module")
 def home(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The home of a desktop's user, who has an account on the login node."""
-    home = tmp_path_factory.mktemp("home")
-    (home / ".ssh").mkdir()
-    (home / ".ssh/config").write_text(
-        f"Host {HOST}\n  HostName {slurm.login_address}\n  User {USER}\n"
-        f"  IdentityFile {slurm.identity}\n"
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HOME", str(home))
-        patch.delenv("SLURM_CONF", raising=False)
+    with slurm_home(slurm, tmp_path_factory.mktemp("desktop") / "home") as home:
         yield home
 
 
@@ -73,7 +63,7 @@ def test_from_the_name_of_a_login_node_to_the_curve_of_a_job_on_three_nodes(
     listing = call_program(home, "node", "partitions", HOST).stdout
     assert "main (default)  up     none        3 of 3  6 of 6" in listing
 
-    services = open_services(ROOT, home / "catalogue.sqlite")
+    services = open_desktop(slurm, home)
     try:
         outcome = services.provisioning.set_up((HOST,), lambda state: None)
         assert services.cluster.entry(HOST).shares_environment, outcome

@@ -122,7 +122,14 @@ def test_a_job_without_a_record_says_how_its_log_ends() -> None:
     log = "loading\nThis line failed: module load x\n"
     message = derive_condition(SlurmJob("1", "FAILED"), None, log=log).message
     assert message.endswith("Its log ends with “This line failed: module load x”.")
+    assert "Its log" not in derive_condition(SlurmJob("1", "FAILED"), None, log=" \n").message
     assert "Its log" not in derive_condition(SlurmJob("1", "NODE_FAIL"), None, log=log).message
+
+
+def test_a_job_whose_node_wrote_no_log_may_not_see_the_data_root() -> None:
+    condition = derive_condition(SlurmJob("1", "FAILED"), None, log=None)
+    assert "wrote nothing to the data root" in condition.message
+    assert "see the data root" in condition.remedy
 
 
 @pytest.mark.parametrize("run_exit", [None, FINISHED, STOPPED, FAILED])
