@@ -70,7 +70,8 @@ class EndedRun:
     @property
     def printed_numbers(self) -> bool:
         """True if the log of a script ends with numbers, of which the user can draw some."""
-        return any(map(str.isdigit, self.log_end))
+        lines = [line for line in self.log_end.splitlines() if not line.startswith("── ")]
+        return any(map(str.isdigit, "".join(lines)))
 
     @property
     def is_hung(self) -> bool:

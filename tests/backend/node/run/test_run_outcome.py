@@ -94,7 +94,7 @@ def test_a_run_that_finished_early_says_why(
     ("wrote_nothing", "has_no_curve", "log_end", "message"),
     [
         (True, True, "", "wrote nothing"),
-        (True, True, "done\n", "wrote nothing"),
+        (True, True, "── run 1, rank 0 on a ──\ndone\n", "wrote nothing"),
         (True, True, "12: 25.3 avg loss\n", "“Draw …”"),
         (False, True, "", "“Draw …”"),
         (False, False, "", ""),
