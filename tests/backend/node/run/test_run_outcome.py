@@ -619,13 +619,26 @@ def test_f16_a_waiting_rank_is_an_echo_of_the_rank_that_hangs() -> None:
     assert (record.outcome, record.secondary) == ("stalled", True)
 
 
-def test_f19_the_error_of_a_rank_out_of_memory_says_what_to_try() -> None:
+@pytest.mark.parametrize(
+    ("is_allocated", "advice"),
+    [
+        (False, "ran out of memory; choose a smaller batch size"),
+        (True, "Ask for more with the extra option --mem"),
+    ],
+)
+def test_f19_the_error_of_a_rank_out_of_memory_says_what_to_try(
+    is_allocated: bool, advice: str
+) -> None:
     observation = RankObservation(
-        Phase.COMPUTING, EndCause.ITSELF, signal.SIGKILL, out_of_memory=True
+        Phase.COMPUTING,
+        EndCause.ITSELF,
+        signal.SIGKILL,
+        out_of_memory=True,
+        is_allocated=is_allocated,
     )
     record = rank_exit(PLAN, 1, "host", observation, ())
     assert record.error is not None
-    assert "ran out of memory; choose a smaller batch size" in record.error.message
+    assert advice in record.error.message
 
 
 def test_a_rank_may_report_the_error_of_another_one() -> None:
