@@ -36,6 +36,8 @@ NUMBER = re.compile(
 """Number with a unit such as ``kg``, ``m/s`` or ``a.u.``, or with a magnitude such as ``k``."""
 MAGNITUDES = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
 """Letters right behind a number, where a column has several of them or no unit."""
+DEVIATION = re.compile(r"\s*±.*$|(?<=[\d%])\s*[*†‡]+$")
+"""The rest of ``0.5 ± 0.1``, and marks as in ``0.5*``."""
 DATE = re.compile(
     r"(\d{4}|\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d{1,2})"
     r"(?:[ T](\d{1,2}):(\d\d)(?::(\d\d(?:\.\d+)?))?)?Z?"
@@ -117,7 +119,7 @@ def magnitude(match: re.Match[str]) -> float:
 
 
 def number_in(cell: str, decimal: str = "") -> float:
-    """Return the number of a cell that stands alone; a unit is left out.
+    """Return the number of a cell that stands alone; a unit and a deviation are left out.
 
     Args:
         decimal: The decimal sign, where the cell does not show it. By default a point: ``1,000``
@@ -129,6 +131,7 @@ def number_in(cell: str, decimal: str = "") -> float:
     if decimal != ",":
         with contextlib.suppress(ValueError):  # Of most cells, and fast.
             return float(cell)
+    cell = DEVIATION.sub("", cell)
     match = NUMBER.fullmatch(plain(cell))
     signs = decimal_signs([cell]) if match is not None else set()
     if match is None or not signs:
