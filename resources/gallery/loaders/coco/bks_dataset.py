@@ -9,8 +9,7 @@ import os
 
 from boxes import Boxes, Sample, find_picture
 from notes import Notes
-from pictures import SUFFIXES
-from splits import files, part_of
+from splits import PICTURES, files, part_of
 
 SIDE = 256
 CHANNELS = 3
@@ -45,7 +44,7 @@ def find_samples(folder: str, notes: Notes) -> tuple[list[Sample], list[str]]:
         path for path in json_paths if os.path.basename(path).startswith("instances")
     ] or json_paths
     pictures: dict[str, list[str]] = {}
-    for path in files(folder, *SUFFIXES):
+    for path in files(folder, *PICTURES):
         pictures.setdefault(os.path.basename(path), []).append(path)
     samples: list[Sample] = []
     categories: dict[int, str] = {}

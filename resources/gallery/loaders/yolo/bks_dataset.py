@@ -10,8 +10,7 @@ import re
 
 from boxes import Boxes, Sample
 from notes import Notes
-from pictures import SUFFIXES
-from splits import files, part_of
+from splits import PICTURES, files, part_of
 
 SIDE = 256
 CHANNELS = 3
@@ -46,7 +45,7 @@ def find_samples(folder: str, notes: Notes) -> tuple[list[Sample], list[str]]:
     """The pictures with their boxes, and the names of the classes."""
     labels = set(files(folder, ".txt"))
     samples, outlines, used_labels = [], [], set()
-    for path in files(folder, *SUFFIXES):
+    for path in files(folder, *PICTURES):
         sibling_label = f"{os.path.splitext(path)[0]}.txt"
         folders = [re.sub(r"(^|[/\\])images([/\\])", r"\1labels\2", sibling_label), sibling_label]
         label = next((name for name in folders if name in labels), None)
