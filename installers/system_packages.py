@@ -125,6 +125,12 @@ SLURM = (
     ),
 )
 
+# Its accounting, for the slow tier.
+SLURM_DATABASE = (
+    SystemPackage("mariadb-server", "mariadbd", _has_tool),
+    SystemPackage("slurmdbd", "slurmdbd", _has_tool),
+)
+
 # A real screen for the tests of the window: an X server, a window manager, a tray, input, and
 # `xrandr`, which adds a second screen to the server and removes it.
 SCREEN = (
@@ -138,7 +144,7 @@ SCREEN = (
 LIBRARIES: dict[str, tuple[SystemPackage, ...]] = {
     "headless": (),
     "window": QT + WINDOW,
-    "test": QT + WINDOW + SCREEN + CLUSTER + SLURM,
+    "test": QT + WINDOW + SCREEN + CLUSTER + SLURM + SLURM_DATABASE,
 }
 
 

@@ -15,6 +15,17 @@ LIMIT_MS = int(LIMIT_S * 1000)
 _POLL_INTERVAL_S = 0.005
 
 
+class Clock:
+    """A clock in seconds that a test sets; each reading moves it on by ``step_s``."""
+
+    def __init__(self, now: float = 1000.0, step_s: float = 0.0) -> None:
+        self.now, self._step_s = now, step_s
+
+    def __call__(self) -> float:
+        self.now += self._step_s
+        return self.now
+
+
 def wait_for(
     condition: Callable[[], T],
     description: str = "",

@@ -154,9 +154,8 @@ def all_fields(form: QWidget) -> dict[str, Field]:
         for key in o
     )
     paths = dict.fromkeys((*SETTINGS, *options))
-    return {
-        path: job_fields(form).field(path) for path in paths if job_fields(form).has_field(path)
-    }
+    fields = job_fields(form)
+    return {path: fields.field(path) for path in paths if fields.has_field(path)}
 
 
 def side_of(form: QWidget) -> FormSide:

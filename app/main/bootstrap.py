@@ -32,7 +32,7 @@ from backend.records.library.item import Kind
 from backend.services.tools import tool_process
 from widgets.common import formats
 from widgets.common.state_badge import logo_icon
-from widgets.common.theme_manager import ThemeManager
+from widgets.common.theme_manager import ThemeManager, unstyled
 from widgets.shell.main_window import MainWindow
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ class Program(QObject):
         demo_workers: int | None,
     ) -> None:
         super().__init__()
+        self._app = app
         self._data_root = data_root
         self._demo_workers = demo_workers
         self._services: Services | None = None
@@ -185,9 +186,11 @@ class Program(QObject):
     @Slot()
     def _build_next(self) -> None:
         """Build one page, process the waiting events, then build the next page."""
-        keyed_page = next(self._page_iterator, None)
+        with unstyled(self._app):
+            keyed_page = next(self._page_iterator, None)
+            if keyed_page is not None:
+                self.window.add_page(*keyed_page)
         if keyed_page is not None:
-            self.window.add_page(*keyed_page)
             if keyed_page[0] == self._first_page:
                 self.window.open_page(self._first_page)
             QTimer.singleShot(0, self._build_next)

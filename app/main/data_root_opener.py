@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from backend.services.context.container import Services
     from widgets.nodes.provisioning.host_key_pages import PassphraseDialog
 
+_COMPARE_KEY = (
+    "Compare it with the output of ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub on that computer, "
+    "or ask its administrator."
+)
+
 
 class DataRootOpener(QObject):
     """Opener of the data root; an error is shown on a page of its own, with one button.
@@ -70,12 +75,15 @@ class DataRootOpener(QObject):
         self.unknown_key = getattr(error, "key", None) if _is_question(error) else None
         self._locked_key = str(getattr(error, "identity", ""))
         button = "Set it aside and build a new one" if self._sets_aside else "Try again"
+        remedy = error.remedy
         if self.unknown_key is not None:
             button = "The fingerprint matches: accept the key"
+            # The error's own remedy is an option of the command line.
+            remedy = _COMPARE_KEY
         elif self._locked_key:
             button = "Enter the passphrase"
         if self._page is not None:
-            self._page.show_message("warning-octagon", str(error), error.remedy, button=button)
+            self._page.show_message("warning-octagon", str(error), remedy, button=button)
         self.open_failed.emit()
 
     def _open(self) -> None:

@@ -126,7 +126,7 @@ class NodeController(DialogController[AddNodeDialog | Question]):
         actions.add_handler(node_actions.GIVE_WAY, self._ask_hours)
         actions.add_handler(node_actions.REMOVE_NOW, self._remove)
         actions.add_handler(node_actions.FORGET, self._remove_passphrase)
-        actions.add_handler(node_actions.READ_HISTORY, self._read_history)
+        actions.add_handler(node_actions.READ_HISTORY, self._read_open_node)
 
     def start(self) -> None:
         self._page.begin_reading()
@@ -261,8 +261,7 @@ class NodeController(DialogController[AddNodeDialog | Question]):
         now_s = time.monotonic()
         open_name = self._page.open_name
         if open_name and now_s > self._history_times_s.get(open_name, 0.0) + _HISTORY_INTERVAL_S:
-            self._read_history(open_name)
-            self._read_partitions(open_name, states)
+            self._read_open_node(open_name)
         for name in self._watched_nodes:
             if now_s > self._history_times_s.get(name, -_WATCH_INTERVAL_S) + _WATCH_INTERVAL_S:
                 # One after the other: a job may have every node.
@@ -272,6 +271,10 @@ class NodeController(DialogController[AddNodeDialog | Question]):
         """Also read the last hours of these nodes: a job that ran there is open."""
         known_names = {state.name for state in self._remote_states or ()}
         self._watched_nodes = tuple(name for name in names if name in known_names)
+
+    def _read_open_node(self, name: str) -> None:
+        self._read_history(name)
+        self._read_partitions(name)
 
     def _read_history(self, name: str, queue_name: str = "") -> None:
         self._history_times_s.pop(name, None)
@@ -284,7 +287,8 @@ class NodeController(DialogController[AddNodeDialog | Question]):
             log.swallowed,
         )
 
-    def _read_partitions(self, name: str, states: tuple[NodeState, ...]) -> None:
+    def _read_partitions(self, name: str) -> None:
+        states = self._remote_states or ()
         entry = next((state.entry for state in states if state.name == name), None)
         if entry is not None and entry.has_slurm:
             self._runner.run(

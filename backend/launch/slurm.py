@@ -5,7 +5,7 @@ from __future__ import annotations
 import pwd
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Protocol
@@ -23,6 +23,7 @@ from backend.records.slurm import cluster
 from backend.records.slurm.cluster import Association, Partition
 from backend.records.slurm.job import (
     QUEUE_COMMAND,
+    AccountingSource,
     Condition,
     SlurmJob,
     accounting_command,
@@ -34,11 +35,17 @@ from backend.records.slurm.placement import (
     SlurmPlacement,
     batch_script,
     check_placement,
+    lane_names,
     parse_job_number,
     sbatch_command,
     with_time_limit,
 )
-from backend.records.slurm.submission import Submission, is_own, submitted_number
+from backend.records.slurm.submission import (
+    Submission,
+    emptiest_lane,
+    is_own,
+    submitted_number,
+)
 from backend.ssh.interface import CommandResult
 
 POLL_S = 10.0
@@ -70,6 +77,9 @@ class SlurmCluster:
         self._monotonic = monotonic
         self._jobs: Mapping[str, SlurmJob] = {}
         self._next_query_s = -poll_s
+        self._ended_jobs: dict[str, SlurmJob] = {}
+        self._watched_numbers: set[str] = set()
+        self._requested_numbers: set[str] = set()
 
     def partitions(self) -> tuple[Partition, ...]:
         return cluster.parse_partitions(self.output(cluster.NODES_COMMAND))
@@ -90,13 +100,41 @@ class SlurmCluster:
             # Before the query: one that fails is not repeated at once either.
             self._next_query_s = self._monotonic() + self._poll_s
             self._jobs = parse_jobs(self.output(QUEUE_COMMAND))
+            self._watched_numbers, self._requested_numbers = self._requested_numbers, set()
+            self._ended_jobs = self._read_ended_jobs(self._watched_numbers)
         return self._jobs
 
-    def ended_job(self, number: str) -> SlurmJob | None:
-        """Return a job that left the queue, from Slurm's accounting; None without that."""
-        with suppress(BackendError):
-            return parse_jobs(self.output(accounting_command((number,)))).get(number)
-        return None
+    def job(self, number: str) -> SlurmJob | None:
+        """Return a job of the queue, or one that has left it; None if Slurm does not know it.
+
+        Its accounting is asked for all jobs at once, after the queue, and for a new one by itself.
+        """
+        jobs = self.jobs()
+        self._requested_numbers.add(number)
+        if number not in self._watched_numbers:
+            self._watched_numbers.add(number)
+            self._ended_jobs |= self._read_ended_jobs({number})
+        return self._ended_jobs.get(number) or jobs.get(number)
+
+    def _read_ended_jobs(self, numbers: Collection[str]) -> dict[str, SlurmJob]:
+        """Return what the accounting has of jobs that the queue no longer has.
+
+        Only the accounting knows who cancelled a job.
+        """
+        ended_jobs: dict[str, SlurmJob] = {}
+        missing_numbers = {
+            number
+            for number in numbers
+            if number not in self._jobs or self._jobs[number].state == "CANCELLED"
+        }
+        for source in AccountingSource:
+            if missing_numbers := missing_numbers - ended_jobs.keys():
+                with suppress(BackendError):
+                    command = accounting_command(sorted(missing_numbers), source)
+                    jobs = parse_jobs(self.output(command))
+                    # The database may be behind.
+                    ended_jobs |= {number: job for number, job in jobs.items() if job.is_over}
+        return ended_jobs
 
     def output(self, argv: Sequence[str], input: bytes = b"") -> str:
         """Run a command of Slurm's.
@@ -121,10 +159,11 @@ class SlurmLauncher:
         self._placement = placement
         self._files = files
 
-    def submit(self, folder: JobFolder, launch: Launch) -> None:
+    def submit(self, folder: JobFolder, launch: Launch, sweep: str = "") -> None:
         """Submit a claimed run, whose launch `allocation_launch` has made.
 
-        An earlier `sbatch` whose answer was lost is found by its name, and not repeated.
+        An earlier `sbatch` whose answer was lost is found by its comment, and not repeated.
+        ``sweep`` is the name of the job's sweep, "" for none.
 
         Raises:
             BackendError: Slurm refused the job; its sentence is in the message.
@@ -138,7 +177,11 @@ class SlurmLauncher:
         log = str(
             PurePosixPath(launch.job_folder, "attempts", str(launch.run), attempt.slurm_log.name)
         )
-        submission = Submission(placement, log)
+        number = self._submitted_number(folder.job_id, launch.run)
+        jobs = self._slurm.jobs()
+        lane = emptiest_lane(lane_names(placement, sweep), jobs.values())
+        lane = jobs[number].name if lane and number else lane
+        submission = Submission(placement, log, lane=lane)
         self._files.replace_json(attempt.slurm, submission.to_dict())
         script = batch_script(
             placement,
@@ -147,9 +190,8 @@ class SlurmLauncher:
             job_folder=launch.job_folder,
             run=launch.run,
         )
-        number = self._submitted_number(folder.job_id, launch.run)
         if not number:
-            command = sbatch_command(placement, folder.job_id, launch.run, log)
+            command = sbatch_command(placement, folder.job_id, launch.run, log, lane)
             try:
                 number = parse_job_number(self._slurm.output(command, script.encode()))
             except BackendError:
@@ -191,22 +233,22 @@ class SlurmLauncher:
             self._files.replace_json(folder.attempt(run).exit, record.to_dict())
         return condition
 
-    def _log(self, folder: JobFolder, run: int) -> str:
+    def _log(self, folder: JobFolder, run: int) -> str | None:
+        """Return the log of a run, None if there is no such file."""
         path = folder.attempt(run).slurm_log
         with suppress(BackendError, OSError):
             self._files.refresh_file(path)
-            return path.read_text("utf-8", errors="replace").strip()
+            return path.read_text("utf-8", errors="replace") if path.exists() else None
         return ""
 
     def _job(self, folder: JobFolder, run: int) -> SlurmJob | None:
         """Return Slurm's job of a run, None if it is not known or the number is another's now."""
-        number, jobs = read_submission(folder, run).number, self._slurm.jobs()
+        submission = read_submission(folder, run)
         # Without a number, the answer of sbatch was lost.
-        job = jobs.get(number or submitted_number(jobs, folder.job_id, run))
-        if job is None or (job.is_over and job.state == "CANCELLED"):
-            # Only the accounting knows who cancelled it.
-            job = self._slurm.ended_job(number) or job
-        return job if job is not None and is_own(job, folder.job_id) else None
+        number = submission.number or submitted_number(self._slurm.jobs(), folder.job_id, run)
+        job = self._slurm.job(number) if number else None
+        is_ours = job is not None and is_own(job, folder.job_id, submission.lane)
+        return job if is_ours else None
 
     def leave_queue(self, folder: JobFolder) -> bool:
         """Cancel the job of the newest run while it waits; return False if it has begun.
@@ -227,11 +269,12 @@ class SlurmLauncher:
         self._cancel(folder)
 
     def _cancel(self, folder: JobFolder, *options: str) -> None:
-        number = read_submission(folder, folder.newest_run()).number
+        submission = read_submission(folder, folder.newest_run())
+        number = submission.number
         job = self._slurm.jobs(is_new=True).get(number)
         if job is None or job.is_over:
             return
-        if not is_own(job, folder.job_id):
+        if not is_own(job, folder.job_id, submission.lane):
             raise BackendError(
                 f"The job {number} in Slurm is another one now, {job.name}.",
                 "The run of this job is over; nothing was ended.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+import shiboken6
 
 from app.jobs.form_controller import FormController
 from backend.base.errors import BackendError
@@ -14,6 +15,7 @@ from backend.services.jobs.validation import DataSizeCounter
 from tests.backend.services.sweeps.test_sweep_service import paths, services
 from tests.integration.tiny import raw_job
 from tests.windows import (
+    add_widget,
     all_fields,
     find_button,
     find_only,
@@ -140,13 +142,19 @@ PLACEMENT_ERRORS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def page(qapp):
+    """No test uses it, except as the page that the controller knows."""
+    page = JobsPage()
+    yield page
+    shiboken6.delete(page)
+
+
 @pytest.fixture
-def form(qtbot, services, immediately, monkeypatch):
+def form(qtbot, services, immediately, monkeypatch, page):
     """The form over a real data root, whose dataset was counted before."""
     monkeypatch.setattr(DataSizeCounter, "cached_size", lambda *_: DataSize(512, 64))
-    page, form = JobsPage(), JobForm()
-    for widget in (page, form):
-        qtbot.addWidget(widget)
+    form = add_widget(qtbot, JobForm())
     starts = SimpleNamespace(start=lambda request: pytest.fail("a job with a fault was started"))
     form.controller = FormController(services, immediately, starts, page, form, form)
     form.resize(1200, 800)

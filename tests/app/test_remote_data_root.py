@@ -1,5 +1,7 @@
 """The window on a data root that is reached over SSH: it asks for what only the user can say."""
 
+from PySide6.QtWidgets import QLabel
+
 from tests.programs import open_program
 from widgets.shell.side_bar import SideBar
 
@@ -19,6 +21,9 @@ def test_an_unknown_host_key_is_shown_and_accepted_by_a_press(
     with open_program(qapp, qtbot, *paths, lambda p: p.window.page_key == "refusal") as program:
         assert addresses == [f"lab:{remote_site.root}"]
         assert program.data_root_opener.unknown_key.fingerprint == remote_site.sshd.fingerprint
+        labels = [label.text() for label in program._pages.refusal.findChildren(QLabel)]
+        assert any("ssh-keygen -lf" in text for text in labels)
+        assert not any("--accept-key" in text for text in labels)
         program._pages.refusal.pressed.emit()
         qtbot.waitUntil(lambda: program._services is not None)
         assert program.window.page_key == "jobs"

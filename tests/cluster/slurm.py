@@ -2,7 +2,8 @@
 
 Each machine has an address, a name, a boot id, a /tmp and shared memory of its own, and the files
 of this one, so the Python that runs the tests trains there, too. The desktop is this machine: it
-calls `sbatch` and its companions as a login node does. There is no slurmdbd.
+calls `sbatch` and its companions as a login node does. Ended jobs are in a file, or with
+``has_database`` in slurmdbd's, with the account `ACCOUNT` for all users.
 
 `SlurmCluster.open_login_node` adds a login node with sshd. A user who comes by it has an account on
 all machines, a home that they share, and `SHARE`, a folder that the desktop does not see.
@@ -14,6 +15,7 @@ import contextlib
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -25,7 +27,7 @@ from installers import system_packages
 from tests.cluster.cable import Cable
 from tests.cluster.cluster import check_rights
 from tests.cluster.commands import ClusterError, call, ip
-from tests.cluster.slot import Slot, claim_slot, end_processes
+from tests.cluster.slot import Slot, claim_slot, end_processes, processes_in
 from tests.waiting import LIMIT_S, wait_for
 
 NODES = ("sn1", "sn2", "sn3")
@@ -35,6 +37,7 @@ SHORT_LIMIT_S = 120
 USER, USER_ID, HOME = "lab", 7000, "/srv/home"
 SHARE = "/srv/share"
 """The folder that all machines but the desktop share, as a path there."""
+ACCOUNT = "physics"
 _CONTROLLER, _LOGIN = "sctl", "slogin"
 _START = Path(__file__).with_name("slurm_node.sh")
 _ROOT = Path(__file__).resolve().parents[2]
@@ -87,6 +90,33 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE PriorityTier=10 Preemp
 PartitionName=short Nodes=ALL MaxTime={short_minutes} PriorityTier=10 PreemptMode=OFF GraceTime=0
 PartitionName=spare Nodes=ALL MaxTime=60 PriorityTier=1 PreemptMode=REQUEUE GraceTime=0
 """
+_MEMORY_LIMITS = {
+    "ProctrackType=proctrack/linuxproc": "ProctrackType=proctrack/cgroup",
+    "TaskPlugin=task/none": "TaskPlugin=task/cgroup",
+    "CR_Core\n": "CR_Core_Memory\n",
+    "CPUs=2 Gres": "CPUs=2 RealMemory=4000 Gres",
+}
+_ACCOUNTING = """\
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost={address}
+AccountingStoragePass={folder}/munge.socket
+AccountingStorageEnforce=associations,limits,qos
+AccountingStoreFlags=job_comment
+"""
+_SLURMDBD_CONF = """\
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+DbdHost={controller}
+SlurmUser=root
+StorageType=accounting_storage/mysql
+StorageHost=127.0.0.1
+StorageUser=slurm
+StoragePass=slurm
+StorageLoc=slurm
+LogFile={folder}/slurmdbd.log
+PidFile={folder}/slurmdbd.pid
+"""
+_DATABASE_USER = "GRANT ALL ON slurm.* TO slurm@127.0.0.1 IDENTIFIED BY 'slurm';\n"
 
 
 class SlurmCluster:
@@ -96,8 +126,15 @@ class SlurmCluster:
         ClusterError: This machine does not let us build one; the sentence says what it refused.
     """
 
-    def __init__(self, data: Path) -> None:
-        """``data`` is the folder that all machines share with the desktop."""
+    def __init__(
+        self, data: Path, *, has_database: bool = False, limits_memory: bool = False
+    ) -> None:
+        """``data`` is the folder that all machines share with the desktop.
+
+        With ``limits_memory`` control groups keep a job to the memory that it asked for.
+        """
+        self._has_database = has_database
+        self._limits_memory = limits_memory
         self.data = data.resolve()
         self.folder = Path()
         self.slot = Slot(-1)
@@ -108,7 +145,10 @@ class SlurmCluster:
 
     def __enter__(self) -> SlurmCluster:
         check_rights()
-        if packages := system_packages.list_missing(system_packages.SLURM):
+        required_packages = system_packages.SLURM
+        if self._has_database:
+            required_packages += system_packages.SLURM_DATABASE
+        if packages := system_packages.list_missing(required_packages):
             raise ClusterError(
                 f"Slurm is not installed: apt-get install {' '.join(packages)} brings it, as"
                 " ./installers/test does"
@@ -125,6 +165,8 @@ class SlurmCluster:
             self._write_settings()
             self._connect_desktop()
             self._start_controller()
+            if self._has_database:
+                self._add_account()
             self._start_nodes()
             self._stack = stack.pop_all()
         return self
@@ -222,6 +264,13 @@ class SlurmCluster:
         if self.states()[node].startswith("down"):
             self.call("scontrol", "update", f"NodeName={node}", "State=RESUME")
 
+    def cut_login_node(self) -> None:
+        """Pull the network cable of the login node."""
+        self._cables[_LOGIN].cut()
+
+    def repair_login_node(self) -> None:
+        self._cables[_LOGIN].repair()
+
     def cancel_all(self) -> None:
         """End all jobs; every node is idle when this returns."""
         for job_id in self.call("squeue", "-h", "-o", "%A").split():
@@ -254,8 +303,11 @@ class SlurmCluster:
         (self.folder / "gres.conf").write_text(
             f"NodeName={','.join(NODES)} Name=gpu File={self.folder}/gpu[0-{gpus[-1]}]\n"
         )
+        settings = _SLURM_CONF + _ACCOUNTING * self._has_database
+        for usual_setting, setting in _MEMORY_LIMITS.items() if self._limits_memory else ():
+            settings = settings.replace(usual_setting, setting)
         (self.folder / "slurm.conf").write_text(
-            _SLURM_CONF.format(
+            settings.format(
                 controller=_CONTROLLER,
                 address=self._cables[_CONTROLLER].address,
                 folder=self.folder,
@@ -287,9 +339,60 @@ class SlurmCluster:
         munged += [f"--seed-file={self.folder}/munge.seed"]
         # The file of cgroups is read by slurmd only, but has to be one.
         self._write_cgroup_settings("v1")
-        script = f"{' '.join(munged)} & exec slurmctld -D"
+        # munged stays when slurmctld is away.
+        away = self._controller_is_away
+        database = self._write_database_settings() if self._has_database else ""
+        controller = f"while sleep 0.2; do [ -e {away} ] || slurmctld -D; done"
+        script = f"{' '.join(munged)} & {database} {controller}"
         self._cables[_CONTROLLER].plug_in()
         self._start_machine(_CONTROLLER, "sh", "-c", script)
+        wait_for(self._controller_answers, "an answer of slurmctld", hint=self._logs)
+
+    def _write_database_settings(self) -> str:
+        """Return the commands that start MariaDB and slurmdbd on the controller."""
+        config = self.folder / "slurmdbd.conf"
+        config.write_text(_SLURMDBD_CONF.format(folder=self.folder, controller=_CONTROLLER))
+        config.chmod(0o600)
+        (self.folder / "user.sql").write_text(_DATABASE_USER)
+        options = ["--no-defaults", "--user=root", f"--datadir={self.folder}/mysql"]
+        call("mariadb-install-db", *options, "--skip-test-db")
+        options += [f"--socket={self.folder}/mysql.socket", "--bind-address=127.0.0.1"]
+        options += [f"--init-file={self.folder}/user.sql"]
+        # slurmdbd tries again until the database answers.
+        return f"mariadbd {' '.join(options)} & slurmdbd -D &"
+
+    @property
+    def _controller_is_away(self) -> Path:
+        return self.folder / "controller_is_away"
+
+    def _add_account(self) -> None:
+        def is_registered() -> bool:
+            with contextlib.suppress(ClusterError):
+                return "ringmaster" in self.call("sacctmgr", "-n", "show", "cluster")
+            return False
+
+        wait_for(is_registered, "slurmdbd with the cluster", hint=self._logs)
+        for command in (f"account {ACCOUNT}", f"user root,{USER} account={ACCOUNT}"):
+            self.call("sacctmgr", "-i", "add", *command.split())
+
+    def set_shortest_job_age(self) -> None:
+        """Let Slurm drop ended jobs from its queue after some seconds, not minutes."""
+        with (self.folder / "slurm.conf").open("a") as settings:
+            settings.write("MinJobAge=2\n")
+        self.call("scontrol", "reconfigure")
+
+    def stop_controller(self) -> None:
+        """Kill slurmctld; what runs on the nodes goes on."""
+        self._controller_is_away.touch()
+        for pid in processes_in(self._cables[_CONTROLLER].namespace):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                if Path("/proc", str(pid), "comm").read_text() == "slurmctld\n":
+                    os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: not self._controller_answers(), "the end of slurmctld")
+
+    def start_controller(self) -> None:
+        """Start slurmctld again, with the state that it stored."""
+        self._controller_is_away.unlink()
         wait_for(self._controller_answers, "an answer of slurmctld", hint=self._logs)
 
     def _controller_answers(self) -> bool:
@@ -322,6 +425,7 @@ class SlurmCluster:
         self._cgroups = version
         lines = [f"CgroupPlugin=cgroup/{version}", "CgroupMountpoint=/sys/fs/cgroup"]
         lines += ["CgroupAutomount=yes"] if version == "v1" else ["IgnoreSystemd=yes"]
+        lines += ["ConstrainRAMSpace=yes"] if self._limits_memory else []
         (self.folder / "cgroup.conf").write_text("\n".join(lines) + "\n")
 
     def _start_machine(self, name: str, *command: str) -> None:

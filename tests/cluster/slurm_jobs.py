@@ -25,10 +25,14 @@ class SlurmJobs:
         self._login_node = login_node
 
     def start(self, checkpoint: Mapping[str, Any] = {}, **slurm: Any) -> str:
+        return self._services.jobs.create_and_start(self.raw(checkpoint, **slurm)).id
+
+    def raw(self, checkpoint: Mapping[str, Any] = {}, **slurm: Any) -> dict[str, Any]:
+        """Return the file of a job that trains until it is stopped."""
         raw = raw_job(strategy={"name": "ddp"}, **{**ENDLESS, "checkpoint": checkpoint})
         del raw["placement"]
         raw["slurm"] = {"cluster": self._login_node, "time_limit_min": 60, **slurm}
-        return self._services.jobs.create_and_start(raw).id
+        return raw
 
     def wait_until(
         self,

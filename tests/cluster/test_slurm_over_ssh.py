@@ -10,18 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from backend.records.base.remote_root import RemoteRoot
 from backend.records.jobs.launch import launch_of
 from backend.records.jobs.state import JobState
 from backend.records.library.item import Kind
-from backend.services.context.container import Services, open_services
-from tests.cluster.slurm import HOME, NODES, SHARE, USER, SlurmCluster
+from backend.services.context.container import Services
+from tests.cluster.slurm import HOME, NODES, SlurmCluster
+from tests.cluster.slurm_desktop import HOST, ROOT, open_desktop, slurm_home
 from tests.cluster.slurm_jobs import SlurmJobs
 from tests.integration.tiny import write_sources
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.slow
-HOST = "hpc"
-ROOT = RemoteRoot(HOST, f"{SHARE}/ring")
 PROFILE = """module() { [ "$1 $2" = 'load tools' ] && export TOOLS=1.0; }\n"""
 """What a site's modules put into the shell at a login: other shells have no such function."""
 
@@ -36,15 +35,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
 @pytest.fixture(scope="module")
 def home(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The home of a desktop's user, who has an account on the login node."""
-    home = tmp_path_factory.mktemp("home")
-    (home / ".ssh").mkdir()
-    (home / ".ssh/config").write_text(
-        f"Host {HOST}\n  HostName {slurm.login_address}\n  User {USER}\n"
-        f"  IdentityFile {slurm.identity}\n"
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HOME", str(home))
-        patch.delenv("SLURM_CONF", raising=False)
+    with slurm_home(slurm, tmp_path_factory.mktemp("desktop") / "home") as home:
         yield home
 
 
@@ -73,7 +64,7 @@ def test_from_the_name_of_a_login_node_to_the_curve_of_a_job_on_three_nodes(
     listing = call_program(home, "node", "partitions", HOST).stdout
     assert "main (default)  up     none        3 of 3  6 of 6" in listing
 
-    services = open_services(ROOT, home / "catalogue.sqlite")
+    services = open_desktop(slurm, home)
     try:
         outcome = services.provisioning.set_up((HOST,), lambda state: None)
         assert services.cluster.entry(HOST).shares_environment, outcome
@@ -107,3 +98,36 @@ def train_stop_and_resume(slurm: SlurmCluster, services: Services, folder: Path)
     assert [plan.node for plan in launch.ranks] == list(NODES[:2])
     services.jobs.lifecycle.stop(job_id)
     jobs.wait_until(job_id, lambda view: view.state.is_over, "the second stop")
+
+
+def test_a_login_node_that_is_cut_off_never_ends_a_run(
+    slurm: SlurmCluster, home: Path, tmp_path: Path
+) -> None:
+    """After the test above, whose desktop has added the cluster."""
+    services = open_desktop(slurm, home)
+    try:
+        jobs = SlurmJobs(services, slurm, HOST)
+        job_id = jobs.start(nodes=2)
+        step = jobs.wait_for_step(job_id, run=1, step=3).step
+        update = services.queries.poll(job_id)
+
+        def is_silent() -> bool:
+            nonlocal update
+            # As the window does.
+            update = services.queries.poll(job_id, update.cursor)
+            return bool(update.view.contact_warning)
+
+        slurm.cut_login_node()
+        try:
+            wait_for(is_silent, "the silence")
+            assert update.view.contact_warning.startswith("no news since")
+            assert update.view.state is JobState.TRAINING
+        finally:
+            slurm.repair_login_node()
+        wait_for(lambda: not is_silent(), "news")
+        jobs.wait_for_step(job_id, run=1, step=step + 50)
+        services.jobs.lifecycle.stop(job_id)
+        view = jobs.wait_until(job_id, lambda view: view.state.is_over, "the stop")
+        assert view.state is JobState.INTERRUPTED
+    finally:
+        services.close()

@@ -10,17 +10,11 @@ from pathlib import Path
 import pytest
 
 from installers.console import PreparationError, Progress, explain_failure, run_logged
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.waiting import Clock
 
 
 def test_a_log_gets_a_whole_line_every_ten_seconds() -> None:
-    output, clock = io.StringIO(), Clock()
+    output, clock = io.StringIO(), Clock(0.0)
     progress = Progress(output, clock)
     with progress.step("Building"):
         for second in range(25):

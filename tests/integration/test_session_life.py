@@ -65,17 +65,25 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
+@pytest.fixture(scope="module")
+def package_folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A package index with a server in the place of JupyterLab, and a cache of its wheels."""
+    index, cache = tmp_path_factory.mktemp("index"), tmp_path_factory.mktemp("cache")
+    put_wheel(index, "jupyterlab", "4.5.0", "jupyterlab/__main__.py", JUPYTER)
+    put_wheel(index, "ipykernel", "7.0.0", "ipykernel/__init__.py", "")
+    put_wheel(index, "uv", version("uv"), f"uv-{version('uv')}.data/scripts/uv", UNPACK)
+    return index, cache
+
+
 @pytest.fixture
-def small_jupyter(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All packages that this desktop can get: a server in the place of JupyterLab."""
-    folder = tmp_path / "index"
-    folder.mkdir()
-    put_wheel(folder, "jupyterlab", "4.5.0", "jupyterlab/__main__.py", JUPYTER)
-    put_wheel(folder, "ipykernel", "7.0.0", "ipykernel/__init__.py", "")
-    put_wheel(folder, "uv", version("uv"), f"uv-{version('uv')}.data/scripts/uv", UNPACK)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def small_jupyter(
+    package_folders: tuple[Path, Path], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All packages that this desktop can get."""
+    index, cache = package_folders
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
 
 
 @pytest.fixture
@@ -167,9 +175,6 @@ def test_a_paused_session_can_run_again(services: Services, small_jupyter: None)
         ),
         (("--hours", "1e-5"), JobState.FINISHED, "The session ends: the time limit is 1e-05 h."),
         (("--hours", "0"), JobState.ERROR, "argument --hours: “0” should be more than 0"),
-        (("--hours", "nan"), JobState.ERROR, "argument --hours: “nan” should be more than 0"),
-        (("--idle-min", "-1"), JobState.ERROR, "argument --idle-min: “-1” should be more than 0"),
-        (("--hours", "8h"), JobState.ERROR, "argument --hours: invalid _positive value: '8h'"),
         (("--folder", "/nowhere"), JobState.ERROR, "The folder /nowhere does not exist on "),
     ],
 )

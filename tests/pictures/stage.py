@@ -18,6 +18,7 @@ from tests.pictures import lab
 from tests.pictures.flaws import flaws
 from tests.pictures.gallery import Size
 from widgets.common import theme
+from widgets.common.theme_manager import unstyled
 from widgets.compare.compare_page import ComparePage
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.page.jobs_page import JobsPage
@@ -87,8 +88,11 @@ class Stage:
         return self._page(PAGE_KEYS[kind], lambda: LibraryPage(kind))
 
     def _page(self, key: str, make: Callable[[], _Widget]) -> _Widget:
-        page = make()
-        self.window.add_page(key, page)
+        app = QCoreApplication.instance()
+        assert isinstance(app, QApplication)
+        with unstyled(app):
+            page = make()
+            self.window.add_page(key, page)
         self.window.open_page(key)
         return page
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -50,6 +51,19 @@ def test_a_busy_kernel_a_gpu_or_a_working_terminal_is_a_use(
     script: Any, kernels: list[Any], terminals: list[Any], readings: dict[str, Any], used_s: float
 ) -> None:
     assert script.last_use_s(NOW, kernels, terminals, **readings) == used_s
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--hours", "nan"], "argument --hours: “nan” should be more than 0"),
+        (["--idle-min", "-1"], "argument --idle-min: “-1” should be more than 0"),
+        (["--hours", "8h"], "argument --hours: invalid _positive value: '8h'"),
+    ],
+)
+def test_a_limit_that_is_none_ends_it_with_an_error(options: list[str], message: str) -> None:
+    completed = subprocess.run([sys.executable, SOURCE, *options], capture_output=True, text=True)
+    assert (completed.returncode, message in completed.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -231,7 +231,6 @@ class TallRowDelegate(QStyledItemDelegate):
 
 
 def _style_header(header: QHeaderView) -> None:
-    header.setFont(theme.font("small"))
     header.setHighlightSections(False)
     header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
     header.setStretchLastSection(True)

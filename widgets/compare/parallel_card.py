@@ -77,6 +77,7 @@ class ParallelCard(Card):
         self.table.setModel(self._model)
         # The names of a sweep's jobs differ only at the end.
         self.table.setTextElideMode(Qt.TextElideMode.ElideMiddle)
+        self.table.horizontalHeader().setFont(theme.font("small"))
         self.table.horizontalHeader().setTextElideMode(Qt.TextElideMode.ElideRight)
         self.table.horizontalHeader().setStretchLastSection(False)
         super().__init__(

@@ -28,7 +28,9 @@ from backend.records.jobs.setting import (
     WHERE_SECTION,
     Setting,
     declared_settings,
+    required_setting,
     setting,
+    settings_record,
 )
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES, Options
 from backend.records.slurm.placement import SlurmPlacement
@@ -130,12 +132,14 @@ class StrategyConfig:
         return float(self.settings.get("lambda", LAMBDAS[self.setting("variant")]))
 
 
-@dataclass(frozen=True)
+@settings_record
 class Optimizer:
     """The optimizer. ``settings`` holds only what the user set, by PyTorch's names."""
 
-    name: str = setting("choice", "Optimizer", choices=_labels(OPTIMIZERS), term="optimizer")
-    lr: float = setting(
+    name: str = required_setting(
+        "choice", "Optimizer", choices=_labels(OPTIMIZERS), term="optimizer"
+    )
+    lr: float = required_setting(
         "number", "Learning rate", exclusive_low=0, term="learning rate", is_changeable=True
     )
     settings: dict[str, Any] = field(default_factory=dict)
@@ -228,20 +232,32 @@ class OnFailure:
         return self.shrink or (self.retries > 0 and self.nodes == "others")
 
 
-@dataclass(frozen=True)
+@settings_record
 class JobConfig:
     """The job file. References such as ``model`` are ``NAME`` or ``NAME@VERSION``."""
 
-    name: str = setting("text", "Name", section=WHAT_SECTION, is_note=True)
-    model: str = _training_setting("text", "Model", section=WHAT_SECTION, term="model")
-    dataset: str = setting("text", "Dataset", section=WHAT_SECTION, term="dataset")
-    loader: str = _training_setting("text", "Loader", section=WHAT_SECTION, term="loader")
-    epochs: int = _training_setting("whole", "Epochs", low=1, high=1_000_000, term="epoch")
-    batch_size: int = _training_setting(
-        "whole", "Batch size, per process", low=1, high=10_000_000, term="batch", is_changeable=True
+    name: str = required_setting("text", "Name", section=WHAT_SECTION, is_note=True)
+    model: str = required_setting(
+        "text", "Model", section=WHAT_SECTION, term="model", job_kind="training"
     )
-    optimizer: Optimizer = setting("table", job_kind="training")
-    placement: tuple[Placement, ...] = setting(
+    dataset: str = required_setting("text", "Dataset", section=WHAT_SECTION, term="dataset")
+    loader: str = required_setting(
+        "text", "Loader", section=WHAT_SECTION, term="loader", job_kind="training"
+    )
+    epochs: int = required_setting(
+        "whole", "Epochs", low=1, high=1_000_000, term="epoch", job_kind="training"
+    )
+    batch_size: int = required_setting(
+        "whole",
+        "Batch size, per process",
+        low=1,
+        high=10_000_000,
+        term="batch",
+        is_changeable=True,
+        job_kind="training",
+    )
+    optimizer: Optimizer = required_setting("table", job_kind="training")
+    placement: tuple[Placement, ...] = required_setting(
         "table", "Nodes", section=WHERE_SECTION, is_changeable=True
     )
     slurm: SlurmPlacement | None = setting("table", default=None, section=WHERE_SECTION)

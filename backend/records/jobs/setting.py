@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from backend.records.base.validation import REQUIRED, Table, range_text
 
@@ -150,6 +150,21 @@ def setting(kind: str, label: str = "", default: Any = REQUIRED, **options: Any)
         metadata={"setting": Setting(kind, label, default, **options)},
     )
 
+
+def required_setting(kind: str, label: str = "", **options: Any) -> Any:
+    """Return a field without a default of a `settings_record`: mypy checks that calls have it."""
+    return setting(kind, label, **options)
+
+
+if TYPE_CHECKING:
+    from typing import TypeVar, dataclass_transform
+
+    _Record = TypeVar("_Record")
+
+    @dataclass_transform(frozen_default=True, field_specifiers=(required_setting, field))
+    def settings_record(record_type: type[_Record]) -> type[_Record]: ...
+else:
+    settings_record = dataclass(frozen=True)
 
 _DECLARED: dict[type, Mapping[str, Setting]] = {}
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from backend.records.base.validation import sanitize
 from backend.records.jobs.state import JobState
@@ -70,7 +71,8 @@ class SlurmEnd:
     is_of_machine: bool = False
 
 
-_RESUME = "Resume the job: it continues from its newest checkpoint."
+_RESUME = "Resume from the newest checkpoint."
+"""A run without a checkpoint gets “Start the job over.” in its place."""
 ENDS: Mapping[str, SlurmEnd] = {
     "TIMEOUT": SlurmEnd(
         "Slurm ended the job at its time limit.",
@@ -102,6 +104,10 @@ ENDS: Mapping[str, SlurmEnd] = {
 _SILENT_END = SlurmEnd(
     "The job ended in Slurm with the state {state}, and the run left no record of its end.",
     "Read slurm.log in the folder of the run.",
+)
+_UNWRITTEN_END = SlurmEnd(
+    "The job ended in Slurm with the state {state}, and its node wrote nothing to the data root.",
+    "Check that all compute nodes see the data root, at the same path as the login node.",
 )
 
 
@@ -140,9 +146,20 @@ class Condition:
     remedy: str = ""
 
 
-def accounting_command(ids: Sequence[str]) -> tuple[str, ...]:
-    """Return the command for jobs that `QUEUE_COMMAND` no longer lists; it needs accounting."""
-    return ("sacct", "-n", "-P", "-X", "-j", ",".join(ids), "-o", ",".join(_ACCOUNT_FIELDS))
+class AccountingSource(Enum):
+    """Slurm's records of ended jobs, the best first; the value is an option of `sacct`.
+
+    Some clusters have no database. The file has neither comments nor who cancelled a job.
+    """
+
+    DATABASE = "-X"
+    FILE = "-c"
+
+
+def accounting_command(ids: Sequence[str], source: AccountingSource) -> tuple[str, ...]:
+    """Return the command for jobs that `QUEUE_COMMAND` no longer lists."""
+    columns = ",".join(_ACCOUNT_FIELDS)
+    return ("sacct", "-n", "-P", source.value, "-j", ",".join(ids), "-o", columns)
 
 
 def parse_jobs(output: str) -> dict[str, SlurmJob]:
@@ -208,13 +225,14 @@ def end_of(state: str, user: str = "") -> SlurmEnd | None:
 
 
 def derive_condition(
-    job: SlurmJob | None, run_exit: RunExit | None, user: str = "", log: str = ""
+    job: SlurmJob | None, run_exit: RunExit | None, user: str = "", log: str | None = ""
 ) -> Condition:
     """Put together what Slurm says of a job and what the record of its newest run says. Pure.
 
     A record of success or of a stop is never changed. A failure that has a cause in Slurm gets its
     sentence. ``job`` is None where Slurm gives no news: that is never an end. ``user`` as in
-    `end_of`. ``log`` is the log of a job that left no record, where its script says why.
+    `end_of`. ``log`` is the log of a job that left no record, where its script says why; None if
+    Slurm, which makes the file before the script starts, could not.
     """
     if run_exit is not None:
         return _recorded_condition(job, run_exit, user)
@@ -226,9 +244,9 @@ def derive_condition(
         return Condition(JobState.STARTING, "Slurm prepares the nodes of the job.")
     if job.state == "COMPLETING":
         return Condition(JobState.STOPPING, "Slurm ends the processes of the job.")
-    end = end_of(job.state, user) or _SILENT_END
+    end = end_of(job.state, user) or (_UNWRITTEN_END if log is None else _SILENT_END)
     message = end.message.format(state=job.state)
-    if end is _SILENT_END and log.strip():
+    if end is _SILENT_END and log and log.strip():
         message += f" Its log ends with “{sanitize(log.splitlines()[-1], _REASON_CHARS)}”."
     return Condition(JobState.ERROR, message, end.remedy)
 

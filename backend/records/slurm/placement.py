@@ -28,6 +28,7 @@ _SETTINGS_BY_OPTION = {
     **{name: name for name in ("nodes", "partition", "account", "qos", "constraint", "exclusive")},
     "gres": "gpus and gpu_type",
     "time": "time_limit_min",
+    "dependency": "at_once",
     "requeue": "continues",
     "no-requeue": "continues",
     "ntasks": "processes",
@@ -75,6 +76,8 @@ class SlurmPlacement(Record, label="placement in Slurm", rules=STRICT):
     qos: str = _slurm_setting("text", "QOS", "", is_rare=True)
     constraint: str = _slurm_setting("text", "Constraint", "", is_rare=True)
     exclusive: bool = _slurm_setting("flag", "Whole nodes", False, is_rare=True)
+    at_once: int = _slurm_setting("whole", "Jobs of a sweep at once", 0, high=500, is_rare=True)
+    """0 for as many as Slurm has room for."""
     networks: str = _slurm_setting("text", "Networks", "", is_rare=True)
     options: tuple[str, ...] = _slurm_setting("texts", "Options of sbatch", (), is_rare=True)
     setup: tuple[str, ...] = _slurm_setting("texts", "Lines before the run", (), is_rare=True)
@@ -144,20 +147,34 @@ def job_name(job_id: str) -> str:
     return f"ringmaster-{job_id}"
 
 
+def lane_names(placement: SlurmPlacement, sweep: str) -> tuple[str, ...]:
+    """Return the lanes of a sweep, as names of jobs; none if it has no limit.
+
+    Slurm starts the next job of a name when those before it have ended (``singleton``), so that as
+    many jobs run at once as there are lanes, also without a desktop and after a resume.
+    """
+    numbers = range(1, placement.at_once + 1) if sweep else ()
+    return tuple(f"ringmaster-{sweep}-{number}" for number in numbers)
+
+
 def job_comment(job_id: str, run: int) -> str:
     """Return the comment on a job in Slurm: Slurm uses numbers again."""
     return f"ringmaster:{job_id}:{run}"
 
 
-def sbatch_command(placement: SlurmPlacement, job_id: str, run: int, log: str) -> tuple[str, ...]:
+def sbatch_command(
+    placement: SlurmPlacement, job_id: str, run: int, log: str, lane: str = ""
+) -> tuple[str, ...]:
     """Return the command that reads the script of `batch_script` and prints the job's number.
 
     Args:
+        lane: See `lane_names`; "" for a job that waits for no other one.
         run: The run that was submitted; a job that Slurm queues again makes later ones, too.
         log: Path of the file for the output of the script and the messages of Slurm.
     """
     options: dict[str, object] = {
-        "job-name": job_name(job_id),
+        "job-name": lane or job_name(job_id),
+        "dependency": "singleton" if lane else "",
         "comment": job_comment(job_id, run),
         "output": log.replace("%", "%%"),
         "open-mode": "append",

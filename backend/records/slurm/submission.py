@@ -5,7 +5,7 @@ Standard library only and Python 3.9: the nodes import this.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from backend.records.base.atomic_files import stored_record
@@ -20,12 +20,13 @@ class Submission(Record, label="submission to Slurm"):
     """``number`` is Slurm's of the job, "" while `sbatch` has not answered.
 
     ``log`` is the file of the script's output, as a path on the nodes. A job that Slurm queues
-    again keeps its number and its log.
+    again keeps its number and its log. ``lane`` is its name in Slurm, "" for that of the job.
     """
 
     placement: SlurmPlacement
     log: str
     number: str = ""
+    lane: str = ""
 
 
 def has_number(attempt: AttemptFolder) -> bool:
@@ -36,13 +37,19 @@ def has_number(attempt: AttemptFolder) -> bool:
     return submission is not None and bool(submission.number)
 
 
-def is_own(job: SlurmJob, job_id: str) -> bool:
+def is_own(job: SlurmJob, job_id: str, lane: str = "") -> bool:
     """Return whether a job of Slurm is that of ``job_id``: Slurm uses numbers again.
 
     Slurm's accounting may have no comments.
     """
     own_comment, comment = (c.rpartition(":")[0] for c in (job_comment(job_id, 0), job.comment))
-    return job.name == job_name(job_id) and comment in ("", own_comment)
+    return job.name == (lane or job_name(job_id)) and comment in ("", own_comment)
+
+
+def emptiest_lane(lanes: Sequence[str], jobs: Iterable[SlurmJob]) -> str:
+    """Return the lane with the fewest jobs that wait or run; "" without lanes."""
+    names = [job.name for job in jobs if not job.is_over]
+    return min(lanes, key=names.count, default="")
 
 
 def submitted_number(jobs: Mapping[str, SlurmJob], job_id: str, run: int) -> str:

@@ -317,13 +317,13 @@ def _sweep(
         }
         # A script takes no model and no loader.
         library_values = {} if "script" in values else library
-        placement = _placement(row, row.workers + _servers(values), placements)
-        points.append(
-            Point(
-                f"{ROW_SEPARATOR} {row.name} seed={seed}",
-                (*{**library_values, **values}.items(), ("seed", seed), ("placement", placement)),
-            )
-        )
+        process_count = row.workers + _servers(values)
+        if "slurm.cluster" in values:
+            where = _slurm_size(row, process_count, values)
+        else:
+            where = {"placement": _placement(row, process_count, placements)}
+        values = {**library_values, **values, "seed": seed, **where}
+        points.append(Point(f"{ROW_SEPARATOR} {row.name} seed={seed}", tuple(values.items())))
     return Sweep({"name": study.title}, points=tuple(points))
 
 
@@ -401,6 +401,20 @@ def _placement(
             f"{process_count - remaining_count}"
         )
     return row_placement
+
+
+def _slurm_size(row: StudyRow, process_count: int, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the nodes of a row's job in Slurm; the study says how many processes each has."""
+    key = "slurm.gpus" if values.get("slurm.gpus") else "slurm.processes"
+    largest_count = values.get(key, 1)
+    per_node = min(largest_count, process_count) if isinstance(largest_count, int) else 1
+    per_node = max(1, per_node)
+    if process_count % per_node:
+        raise ValueError(
+            f"the row “{row.name}” needs {process_count} processes, which are not the same number "
+            f"on each node with {per_node} ({key})"
+        )
+    return {key: per_node, "slurm.nodes": process_count // per_node}
 
 
 def _errors(study: Study) -> Iterator[str]:

@@ -48,6 +48,7 @@ from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.script import REQUIREMENTS
 from backend.records.library.item import KINDS, Kind
 from backend.records.slurm.placement import SlurmPlacement
+from backend.records.sweeps.spec import sweep_name, sweep_of
 from backend.services.tools.training_python import next_run_config, training_error
 
 if TYPE_CHECKING:
@@ -126,7 +127,8 @@ class RunStarter:
         slurm_placement = file.config.slurm
         head: AbstractContextManager[SupervisorStart]
         if slurm_placement is not None:
-            head = nullcontext(partial(self._slurm.submit, slurm_placement))
+            sweep = sweep_name(sweep_of(file.tags))
+            head = nullcontext(partial(self._slurm.submit, slurm_placement, sweep))
         else:
             head = self._nodes.heads.open_head(launch.ranks)
         with head as start_supervisor:

@@ -82,14 +82,18 @@ class SlurmService:
     def launcher(self, placement: SlurmPlacement) -> SlurmLauncher:
         return SlurmLauncher(self.cluster(placement.cluster), placement, self._root.files)
 
-    def submit(self, placement: SlurmPlacement, folder: OpenJob, launch: Launch) -> None:
+    def submit(
+        self, placement: SlurmPlacement, sweep: str, folder: OpenJob, launch: Launch
+    ) -> None:
         """Submit a claimed run; one that Slurm refuses is given back.
+
+        ``sweep`` is the name of the job's sweep, "" for none.
 
         Raises:
             BackendError: Slurm refused the job, or does not answer.
         """
         try:
-            self.launcher(placement).submit(folder, launch)
+            self.launcher(placement).submit(folder, launch, sweep)
         except Unreachable:  # Slurm may have the job: only its own answer is certain.
             raise
         except BackendError:

@@ -154,6 +154,33 @@ def test_a_job_of_slurm_that_still_ends_is_not_taken_for_that_of_the_next_run(
     assert Submission.from_dict(read_json(run.folder.attempt(2).slurm)).number == "18"
 
 
+def test_jobs_of_a_sweep_share_as_many_lanes_as_may_run_at_once(
+    login_node: LoginNode, run: Run
+) -> None:
+    placement = replace(PLACEMENT, at_once=2)
+    login_node.jobs = [
+        "1|RUNNING|None|N/A|ringmaster-lr-1|ringmaster:a:1",
+        "2|COMPLETED|None|N/A|ringmaster-lr-2|ringmaster:b:1",
+    ]
+    launcher(login_node, placement).submit(run.folder, launch_of_run(run), "lr")
+    options = login_node.sbatch()
+    assert "--job-name=ringmaster-lr-2" in options
+    assert "--dependency=singleton" in options
+    assert launcher(login_node, placement).state(run.folder).state is JobState.QUEUED
+    launcher(login_node, placement).end(run.folder)
+    assert ("scancel", "17") in login_node.commands
+
+
+@pytest.mark.parametrize(("at_once", "sweep"), [(0, "lr"), (2, "")])
+def test_without_a_sweep_or_a_limit_a_job_waits_for_no_other_one(
+    login_node: LoginNode, run: Run, at_once: int, sweep: str
+) -> None:
+    placement = replace(PLACEMENT, at_once=at_once)
+    launcher(login_node, placement).submit(run.folder, launch_of_run(run), sweep)
+    assert f"--job-name=ringmaster-{run.folder.job_id}" in login_node.sbatch()
+    assert "--dependency=singleton" not in login_node.sbatch()
+
+
 def test_one_query_serves_all_jobs_for_ten_seconds(login_node: LoginNode) -> None:
     now_s = 100.0
     cluster = SlurmCluster(login_node, lambda: now_s)
@@ -163,6 +190,29 @@ def test_one_query_serves_all_jobs_for_ten_seconds(login_node: LoginNode) -> Non
     now_s += POLL_S
     cluster.jobs()
     assert login_node.count("squeue") == 2
+
+
+@pytest.mark.parametrize("has_database", [True, False])
+def test_jobs_that_left_the_queue_are_read_from_slurms_accounting_all_at_once(
+    login_node: LoginNode, has_database: bool
+) -> None:
+    def read_accounting() -> CommandResult:
+        if not has_database and "-c" not in login_node.commands[-1]:
+            return CommandResult(1, "", "Slurm accounting storage is disabled\n")
+        user = " by 7" if has_database else ""
+        rows = [f"{number}|CANCELLED{user}|None|N/A|x|\n" for number in range(1, 4)]
+        return CommandResult(0, "".join(rows), "")
+
+    now_s = 0.0
+    login_node.answers["sacct"] = read_accounting
+    cluster = SlurmCluster(login_node, lambda: now_s)
+    for _ in range(2):
+        jobs = [cluster.job(str(number)) for number in range(1, 4)]
+        assert [job.cancelled_by for job in jobs if job] == [7 if has_database else None] * 3
+        query_count, now_s = login_node.count("sacct"), now_s + POLL_S
+    cluster.job("1")
+    assert login_node.count("sacct") - query_count == (1 if has_database else 2)
+    assert "1,2,3" in login_node.commands[-1]
 
 
 def test_the_state_is_that_of_the_queue_until_the_run_says_more(
@@ -223,7 +273,7 @@ def test_the_nodes_of_an_allocation_replace_the_numbered_ones(run: Run) -> None:
     assert "-H" not in argv
     assert "plm_rsh_args" not in argv
     networks = argv[argv.index("btl_tcp_if_include") + 1]
-    assert networks == "10.0.0.7/32,10.0.0.9/32,10.0.0.12/32"
+    assert networks == "10.0.0.6/31,10.0.0.8/31,10.0.0.12/31"
 
 
 @pytest.mark.parametrize(("nodes", "tasks"), [(2, "2(x2)"), (3, "1(x3)"), (3, "2,1(x2)")])

@@ -11,13 +11,14 @@ from PySide6.QtGui import QFont, QGuiApplication, QImage
 from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
+from tests.windows import show_widget
 from widgets.common import theme
 from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.cards import Card
 from widgets.common.fields import ComboBox, LineEdit
 from widgets.common.labels import IconLabel, Label
 from widgets.common.panes import PageStack
-from widgets.common.theme_manager import ThemeChoice, ThemeManager
+from widgets.common.theme_manager import ThemeChoice, ThemeManager, unstyled
 
 
 def test_the_choice_of_the_user_wins_and_is_signalled_once(
@@ -163,3 +164,28 @@ def test_a_colour_that_does_not_exist_is_a_bug() -> None:
         theme.LIGHT.q("pink")
     with pytest.raises(ValueError, match="name is not a colour"):
         theme.LIGHT.q("name")
+
+
+def test_a_page_that_is_built_without_the_style_sheet_equals_a_styled_page(
+    qtbot: QtBot, qapp: QApplication, theme_manager: ThemeManager
+) -> None:
+    def page() -> QWidget:
+        widget = QWidget()
+        box = QVBoxLayout(widget)
+        for part in PARTS.values():
+            box.addWidget(part())
+        return widget
+
+    def picture(widget: QWidget) -> QImage:
+        return show_widget(qtbot, widget, 300, 500).grab().toImage()
+
+    styled_page = page()
+    styled_picture, changes = picture(styled_page), StyleChanges()
+    styled_page.installEventFilter(changes)
+    sheet = qapp.styleSheet()
+    with unstyled(qapp):
+        assert not qapp.styleSheet()
+        second_page = page()
+    assert (qapp.styleSheet(), changes.count) == (sheet, 0)
+    assert picture(second_page) == styled_picture
+    assert styled_page.grab().toImage() == styled_picture

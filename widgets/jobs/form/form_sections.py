@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from PySide6.QtCore import QCoreApplication, QEvent, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QCoreApplication, QEvent, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QGridLayout, QScrollArea, QVBoxLayout, QWidget
 
 from backend.records.jobs.config import (
@@ -577,6 +577,20 @@ def _lay_out(grid: QGridLayout, *fields: Field, first_row: int = 0) -> None:
         grid.addWidget(field, *divmod(index, _COLUMNS), Qt.AlignmentFlag.AlignTop)
 
 
+class _DetailsButton(Button):
+    """As wide with its second text, "Less", as with its first."""
+
+    def __init__(self, text: str, **options: Any) -> None:
+        super().__init__(text, **options)
+        self._first_text = text
+
+    def sizeHint(self) -> QSize:
+        hint, metrics = super().sizeHint(), self.fontMetrics()
+        spare_w = metrics.horizontalAdvance(self._first_text)
+        spare_w -= metrics.horizontalAdvance(self.text())
+        return hint + QSize(spare_w, 0)
+
+
 class Details(QWidget):
     """A section of rarely changed fields, hidden until its button is pressed.
 
@@ -593,9 +607,7 @@ class Details(QWidget):
         """Make the section. ``text``: of the button, if it is not More and then Less."""
         super().__init__()
         self._texts = (text, text) if text else ("More", "Less")
-        self.button = Button(self._texts[0], kind="quiet", icon="caret-down", tip=tip)
-        # A fixed width: "More" and "Less" then take the same space.
-        self.button.setFixedWidth(self.button.sizeHint().width())
+        self.button = _DetailsButton(self._texts[0], kind="quiet", icon="caret-down", tip=tip)
         self.button.clicked.connect(self._toggle)
         self.hide()
 

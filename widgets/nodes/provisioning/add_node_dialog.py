@@ -199,9 +199,9 @@ class AddNodeDialog(Dialog):
         self._fields = {key: Field(_FIELDS[key][0], edit) for key, edit in self._edits.items()}
         self._fields["port"].setFixedWidth(_PORT_W)
         self.no_share = Switch("This node cannot access the data root: copy files over SSH")
-        self.no_share.toggled.connect(self._apply_no_share)
+        self.no_share.toggled.connect(self._fit_shared)
         self.has_slurm = Switch("This is the login node of a Slurm cluster: Slurm starts the jobs")
-        self.has_slurm.toggled.connect(lambda _is_on: self._check_fields())
+        self.has_slurm.toggled.connect(self._fit_shared)
         switches = (self.no_share, self.has_slurm, self.choices)
         rare_fields = [self._fields[key] for key in _RARE_FIELDS]
         self._rare_parts = (*rare_fields, *switches)
@@ -299,11 +299,13 @@ class AddNodeDialog(Dialog):
         self._more_button.setText("Less" if is_visible else "More")
         self._more_button.set_icon("caret-up" if is_visible else "caret-down")
 
-    @Slot(bool)
-    def _apply_no_share(self, no_share: bool) -> None:
+    @Slot()
+    def _fit_shared(self) -> None:
+        """Show that the environment is on the data root for Slurm, and not where none is seen."""
+        no_share, has_slurm = self.no_share.isChecked(), self.has_slurm.isChecked()
         shared_switch = self.choices.switch(SHARED)
-        shared_switch.setChecked(shared_switch.isChecked() and not no_share)
-        shared_switch.setEnabled(not no_share)
+        shared_switch.setChecked(has_slurm or (shared_switch.isChecked() and not no_share))
+        shared_switch.setEnabled(not no_share and not has_slurm)
         self._check_fields()
 
     @Slot()

@@ -39,19 +39,9 @@ from backend.records.slurm.submission import Submission
 from tests.backend.node.queue.test_retry import make_launch
 from tests.fakes.mounted_root import MOUNTED
 from tests.fakes.runs import Run
-from tests.waiting import wait_for
+from tests.waiting import Clock, wait_for
 
 TRAINING = RunStatus(JobState.TRAINING, run=1, step=40, heartbeat=7, metrics={"loss": 0.5})
-
-
-class Clock:
-    """A monotonic clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Later(DataRootAccess):

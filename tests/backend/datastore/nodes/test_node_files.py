@@ -31,6 +31,7 @@ from backend.records.nodes.reading import (
     Presence,
 )
 from tests.fakes.mounted_root import mounted
+from tests.waiting import Clock
 
 READING = NodeReading(
     name="gpu1",
@@ -222,14 +223,6 @@ def test_f59_any_written_data_is_a_reading_or_is_refused(changes: dict[str, Any]
 
 
 # Who lives.
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 5000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

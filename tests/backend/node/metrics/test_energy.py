@@ -16,18 +16,12 @@ from backend.records.base.layout import DataRoot
 from backend.records.jobs.launch import RankPlan
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.usage import NodeUsage, total_energy_j
+from tests.waiting import Clock
 from tests.widgets.nodes import samples
 
 RANKS = tuple(
     RankPlan(rank, rank % 2, f"gpu{rank // 2}", "h", f"GPU-{rank % 2}") for rank in range(4)
 )
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from backend.records.nodes.history import (
 )
 from backend.records.nodes.reading import Cpu, Gpu, NodeReading
 from tests.fakes.nvml.driver import FakeDriver, build
-from tests.waiting import wait_for
+from tests.waiting import Clock, wait_for
 from widgets.nodes.history.node_history import to_history_data
 
 ROOT = Path(__file__).parents[4]
@@ -62,19 +62,10 @@ def folder(root: DataRoot) -> NodeFolder:
     return root.node("gpu1")
 
 
-class Clock:
-    """A line each 20 seconds, without the wait."""
-
-    now = 1_700_000_000.0
-
-    def __call__(self) -> float:
-        self.now += 20
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    """A line each 20 seconds, without the wait."""
+    return Clock(1_700_000_000.0, step_s=20)
 
 
 def keep(writer: HistoryWriter, *readings: NodeReading) -> None:

@@ -48,7 +48,7 @@ from backend.records.queue.entry import QueueEntry
 from tests.fakes.mail_server import MailServer, certificate
 from tests.fakes.runs import Run
 from tests.fakes.webhook_server import WebhookServer
-from tests.waiting import LIMIT_S, wait_for
+from tests.waiting import LIMIT_S, Clock, wait_for
 
 MESSAGE = RunEndMessage(
     "job-1", 2, "ERROR", "Failed", "digits", "Rank 1 on gpu07 ran out of memory.",
@@ -69,13 +69,6 @@ def attempt(tmp_path: Path) -> AttemptFolder:
     folder = AttemptFolder(tmp_path / "2")
     folder.path.mkdir()
     return folder
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 # One message to one place.

@@ -32,23 +32,15 @@ from backend.records.nodes.entry import NodeAddress, NodeEntry
 from backend.records.nodes.reading import Cpu, Gpu, GpuProcess, NodeReading
 from backend.records.queue.entry import QueueEntry, Slot
 from tests.fakes.runs import Run
+from tests.waiting import Clock
 
 READING = NodeReading("n", "n", 1, Cpu("cpu", 4, None, 0.0), 1, 1, 0, 0, "/", 10**12, 10**12)
 DEAD = replace(process_identity.own_process(), start_ticks=1)
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        self.now += 0.001
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(100.0, step_s=0.001)
 
 
 @pytest.fixture

@@ -95,7 +95,7 @@ def test_a_failure_with_a_cause_in_slurm_gets_its_sentence(state: str) -> None:
 def test_the_user_who_cancelled_is_named() -> None:
     condition = derive_condition(SlurmJob("1", "CANCELLED"), FAILED, user="anna")
     assert condition.message == "The job was cancelled in Slurm by anna."
-    assert condition.remedy.startswith("Resume the job")
+    assert condition.remedy.startswith("Resume from the newest checkpoint")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,14 @@ def test_a_job_without_a_record_says_how_its_log_ends() -> None:
     log = "loading\nThis line failed: module load x\n"
     message = derive_condition(SlurmJob("1", "FAILED"), None, log=log).message
     assert message.endswith("Its log ends with “This line failed: module load x”.")
+    assert "Its log" not in derive_condition(SlurmJob("1", "FAILED"), None, log=" \n").message
     assert "Its log" not in derive_condition(SlurmJob("1", "NODE_FAIL"), None, log=log).message
+
+
+def test_a_job_whose_node_wrote_no_log_may_not_see_the_data_root() -> None:
+    condition = derive_condition(SlurmJob("1", "FAILED"), None, log=None)
+    assert "wrote nothing to the data root" in condition.message
+    assert "see the data root" in condition.remedy
 
 
 @pytest.mark.parametrize("run_exit", [None, FINISHED, STOPPED, FAILED])

@@ -113,6 +113,17 @@ def test_servers_are_added_to_the_workers() -> None:
     assert three["placement"] == [{"node": "this-computer", "processes": 4}]
 
 
+def test_jobs_of_a_study_in_slurm_have_as_many_nodes_as_their_workers_need() -> None:
+    table = {"cluster": "hpc", "processes": 2, "at_once": 3}
+    study = read_study(changed("job/slurm", table))
+    first_job, three = jobs(study, FormName.SMALL)[:2]
+    assert first_job["slurm"] == {**table, "processes": 1, "nodes": 1}
+    assert three["slurm"] == {**table, "nodes": 2}
+    assert "placement" not in three
+    with pytest.raises(ValueError, match="“three” needs 4 processes, which are not the same"):
+        read_study(changed("job/slurm", {**table, "processes": 3}))
+
+
 def test_processes_fill_one_node_after_the_other() -> None:
     study = read_study(RAW)
     three = jobs(study, FormName.SMALL, Placement("a", 3), Placement("b", 3))[1]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from PySide6.QtWidgets import QBoxLayout
+from PySide6.QtWidgets import QApplication, QBoxLayout
 from pytestqt.qtbot import QtBot
 
 from backend.records.base.timestamps import instant
@@ -19,7 +19,7 @@ from tests.pictures import lab
 from tests.windows import find_only, open_tab, shows_text, visible_texts
 from widgets.common import formats
 from widgets.common.fields import Slider
-from widgets.common.theme_manager import ThemeManager
+from widgets.common.theme_manager import ThemeManager, unstyled
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.failure.failure_causes import cause_curves
@@ -33,8 +33,9 @@ NODES = lab.nodes()
 
 
 @pytest.fixture
-def detail(qtbot: QtBot, theme_manager: ThemeManager) -> JobDetail:
-    detail = JobDetail(JobActions())
+def detail(qtbot: QtBot, qapp: QApplication, theme_manager: ThemeManager) -> JobDetail:
+    with unstyled(qapp):
+        detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     detail.resize(1000, 900)
     detail.show()

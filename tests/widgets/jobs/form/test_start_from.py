@@ -10,6 +10,7 @@ from tests.job_views import replace_fields
 from tests.pictures import lab
 from tests.widgets.jobs.form.test_job_form import DIGITS
 from widgets.common.formats import checkpoint
+from widgets.common.theme_manager import unstyled
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
 
@@ -25,8 +26,9 @@ pytestmark = pytest.mark.usefixtures("theme_manager")
 
 
 @pytest.fixture
-def form(qtbot):
-    form = JobForm()
+def form(qtbot, qapp):
+    with unstyled(qapp):
+        form = JobForm()
     qtbot.addWidget(form)
     form.resize(1200, 800)
     form.show()

@@ -123,6 +123,16 @@ def test_a_node_that_sees_no_data_root_is_asked_for_no_place_of_it(dialog, qtbot
     assert requested.args == [NodeRequest(NodeAddress("gpu13"), "gpu13", no_share=True)]
 
 
+def test_nodes_of_slurm_have_one_environment_on_the_data_root(dialog, qtbot):
+    find_button(dialog, "More").click()
+    switch = dialog.choices.switch("shared")
+    qtbot.mouseClick(dialog.has_slurm, Qt.MouseButton.LeftButton)
+    assert switch.isChecked()
+    assert not switch.isEnabled()
+    qtbot.mouseClick(dialog.has_slurm, Qt.MouseButton.LeftButton)
+    assert switch.isEnabled()
+
+
 def test_the_form_waits_while_the_dialog_connects_and_cancel_leads_back_to_it(connecting, qtbot):
     assert find_only(TaskStatus, connecting).progress.isVisible()
     assert not find_line(connecting, "Host").isEnabled()
