@@ -344,7 +344,7 @@ COLUMNS: dict[str, tuple[list[str], list[float], str]] = {
         [1, 0.75, 0, 0.25, 0.5, 0], "dates, in days since 1970 in UTC"),
     "a unit of two words": (["2,131 sq ft", "980 sq ft", "1,200 sq ft"], [2131, 980, 1200],
                             "“,” between thousands and in sq\u00a0ft"),
-    "a unit with points": (["5 fl. oz.", "7.5 fl. oz.", "3 fl. oz."], [5, 7.5, 3], "in fl.\u00a0oz."),
+    "a unit with points": (["5 fl. oz.", "7.5 fl. oz."], [5, 7.5], "in fl.\u00a0oz."),
     "money for a time": (["$5 per hour", "$7.50 per hour"], [5, 7.5], "in $per\u00a0hour"),
     "units of two words": (["5 sq ft", "7 sq m", "3 sq ft"], [], "because units differ"),
     "missing": (["2", "None", "NA", "2"], [2], "Missing, so the mean of the column"),
