@@ -12,19 +12,22 @@ import json
 import os
 import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from backend.base.log import suppress
 from backend.records.base.cells import decimal_signs, number_in
+from backend.records.jobs.log_numbers import is_metric_name
 
 STEPS = (
     *("step", "global_step", "trainer/global_step", "iter", "iteration", "iterations"),
     *("num_updates", "train_step", "total_iter", "steps", "iters", "updates", "it", "n_iter"),
+    *("episode", "generation", "round", "schritt", "étape", "paso"),
     *("train/global_step", "time/total_timesteps", "total_timesteps", "timesteps", "env_steps"),
 )
-EPOCHS = ("epoch", "epoch_num", "current_epoch")
+EPOCHS = ("epoch", "epoch_num", "current_epoch", "epoche", "époque", "época")
 TOTALS = ("total_steps", "max_steps", "num_steps", "total_iters")
 EPOCH_TOTALS = ("epochs", "total_epochs", "max_epochs", "num_epochs", "num_train_epochs")
 NO_METRICS = frozenset(
@@ -83,6 +86,8 @@ class CurveFile:
         self._signature: tuple[int, ...] = ()
         self._was_document = False
         self.is_events = False
+        self.header_count = 0
+        """Headers of the table until now: a program that resumes may append another."""
 
     @property
     def was_rewritten(self) -> bool:
@@ -150,10 +155,11 @@ class CurveFile:
                 if len(names) < 2 or not has_position(names):
                     continue
                 # Blanks and commas separate words of any text; numbers below make it a table.
-                next_line = table_lines[index + 1] if len(table_lines) > index + 1 else ""
-                numbers = [number_of(field) for field in _fields(next_line, delimiter)]
-                is_filled = len(numbers) == len(names) and any(n is not None for n in numbers)
-                is_table = is_filled and (delimiter or None not in numbers)
+                # The units of the columns may be between the names and the numbers.
+                is_table = any(
+                    _is_row(_fields(row_line, delimiter), len(names), delimiter)
+                    for row_line in table_lines[index + 1 : index + 3]
+                )
                 if is_table or (delimiter and index == 0):
                     self._delimiter, self._header, self._decimal = delimiter, [], ""
                     for row_line in table_lines[index + 1 :]:
@@ -170,8 +176,8 @@ class CurveFile:
         for line in self.lines():
             fields = _fields(line, self._delimiter)
             if has_position(names := _fields(line.lstrip(_COMMENT_SIGNS), self._delimiter)):
-                # Also again, where a program that resumes appends.
                 self._header = names
+                self.header_count += 1
             elif not _RULE_SIGNS.issuperset(line.strip()):
                 self._learn_decimal(fields)
                 yield dict(zip(self._header, map(self._value, fields), strict=False))
@@ -249,29 +255,62 @@ def _rows_in(value: Any, parent: Row) -> Iterator[Row]:
         totals = {key: value[key] for key in (*TOTALS, *EPOCH_TOTALS) if key in value}
         lists = {key: item for key, item in value.items() if isinstance(item, list) and item}
         tables = {key: item for key, item in lists.items() if isinstance(item[0], dict)}
-        if has_position(list(lists)):
-            for values in zip(*lists.values(), strict=False):
-                yield {**totals, **dict(zip(lists, values, strict=True))}
+        if columns := _columns_of(lists):
+            for values in zip(*columns.values(), strict=True):
+                yield {**parent, **totals, **dict(zip(columns, values, strict=True))}
         elif tables:
-            for key, rows in tables.items():
-                group = {GROUPS[0]: key} if len(tables) > 1 else {}
-                yield from _rows_in(rows, {**parent, **totals, **group})
+            shared_values = {**parent, **totals}
+            yield from _interleave(
+                _rows_in(rows, {**shared_values, **({GROUPS[0]: key} if len(tables) > 1 else {})})
+                for key, rows in tables.items()
+            )
         elif has_position(list(value)):
             yield {**parent, **value}
         else:
-            for key, item in value.items():
-                if isinstance(item, dict):
-                    yield from _rows_in(item, {**parent, GROUPS[0]: key})
+            yield from _interleave(
+                _rows_in(item, {**parent, GROUPS[0]: key})
+                for key, item in value.items()
+                if isinstance(item, dict)
+            )
+
+
+def _interleave(groups: Iterable[Iterator[Row]]) -> Iterator[Row]:
+    """Yield the first row of each group, then the second ones: their steps only grow."""
+    for rows in zip_longest(*groups):
+        yield from (row for row in rows if row is not None)
+
+
+def _columns_of(lists: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+    """Return the lists with a value for each step or epoch.
+
+    Without a list of these, as in the history that many programs keep, the longest ones have a
+    value for each epoch if one of them is named as a metric.
+    """
+    positions = [name for name in lists if has_position([name])]
+    is_history = any(is_metric_name(name) for name in lists)
+    if not positions and not is_history:
+        return {}
+    length = len(lists[positions[0]]) if positions else max(map(len, lists.values()))
+    columns = {name: values for name, values in lists.items() if len(values) == length}
+    return columns if positions else {EPOCHS[0]: list(range(1, length + 1)), **columns}
 
 
 def _fields(line: str, delimiter: str | None) -> list[str]:
     if delimiter is None:
         return line.split()
     if delimiter == "|":
-        line = line.strip("| ")
+        # Of a table in Markdown, where **0.5** is emphasized.
+        line = line.strip().removeprefix("|").removesuffix("|")
+        return [field.strip(" *`") for field in line.split("|")]
     with suppress(csv.Error):
         return [field.strip() for field in next(csv.reader([line], delimiter=delimiter), [])]
     return []
+
+
+def _is_row(fields: Sequence[str], column_count: int, delimiter: str | None) -> bool:
+    numbers = [number_of(field) for field in fields]
+    is_filled = len(numbers) == column_count and any(n is not None for n in numbers)
+    return is_filled and (delimiter is not None or None not in numbers)
 
 
 def _scalar(value: Any) -> float | None:

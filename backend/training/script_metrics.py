@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from backend.base.log import suppress
+from backend.records.base.cells import MISSING_NUMBERS
 from backend.records.base.terminal_text import strip_codes
 from backend.records.jobs.log_numbers import guessed_numbers, numbers_of
 from backend.training.curve_formats import (
@@ -76,20 +77,31 @@ class _StepCounter:
     steps_before: int = 0
     first_epoch: int = 1
     last_epoch: int = 0
+    first_step: int | None = None
+    header_count: int = 0
 
-    def count_step(self, step: int, epoch: int, kind: tuple[str, ...]) -> int:
+    def count_step(
+        self, step: int, epoch: int, kind: tuple[str, ...], header_count: int = 0
+    ) -> int:
         """Return a step in the whole count; a late step counts at the newest step.
+
+        A count that goes back to its start begins again, as in the next epoch. One that goes back
+        to a later step is that of a program that has resumed: the steps from there are made again.
 
         Args:
             kind: The names in the row: rows of training may be counted in steps, and rows of
                 validation in epochs.
+            header_count: The headers of the file above the row.
         """
         # A count within an epoch may have a single step.
         min_step = step if 0 < self.last_epoch < epoch else step + 1
-        if self.last_steps.get(kind, -1) >= min_step:
-            self.steps_before += self.last_step
+        if self.first_step is None:
+            self.first_step = step
+        if self.last_steps.get(kind, -1) >= min_step or header_count > self.header_count > 0:
+            is_resumed = self.first_step < step and epoch <= self.last_epoch
+            self.steps_before += 0 if is_resumed else self.last_step
             self.last_steps, self.last_step = {}, 0
-        self.last_epoch = epoch
+        self.last_epoch, self.header_count = epoch, header_count
         self.last_steps[kind] = step
         self.last_step = max(self.last_step, step)
         return self.steps_before + self.last_step
@@ -97,6 +109,7 @@ class _StepCounter:
     def restart(self) -> None:
         """Forget the steps that were read."""
         self.last_steps, self.last_step, self.steps_before = {}, 0, 0
+        self.first_step = None
 
 
 class ScriptMetrics:
@@ -252,7 +265,8 @@ class ScriptMetrics:
                     if file.was_rewritten and not was_rewritten:
                         was_rewritten = True
                         counter.restart()
-                    count += self._add(self._key_of(path, file), counter, row, was_rewritten)
+                    key = self._key_of(path, file)
+                    count += self._add(key, counter, row, was_rewritten, file.header_count)
         return count
 
     def _key_of(self, path: Path, file: CurveFile) -> tuple[str, ...]:
@@ -320,7 +334,12 @@ class ScriptMetrics:
             )
 
     def _add(
-        self, path: tuple[str, ...], counter: _StepCounter, row: Row, may_be_known: bool = False
+        self,
+        path: tuple[str, ...],
+        counter: _StepCounter,
+        row: Row,
+        may_be_known: bool = False,
+        header_count: int = 0,
     ) -> bool:
         """Add a row; return whether it has a position and values, and was not read before."""
         values = flatten_row(row)
@@ -350,7 +369,9 @@ class ScriptMetrics:
             next((int(positions[key]) for key in keys if 0 < positions.get(key, 0) < math.inf), 0)
             for keys in (TOTALS, EPOCH_TOTALS)
         ]
-        counted_step = counter.count_step(int(position), int(epoch or 0), (group, *sorted(metrics)))
+        counted_step = counter.count_step(
+            int(position), int(epoch or 0), (group, *_columns(values, metrics)), header_count
+        )
         if step is not None:
             self._epoch_ends[int(epoch or 0)] = max(
                 counted_step, self._epoch_ends.get(int(epoch or 0), 0)
@@ -400,6 +421,15 @@ class ScriptMetrics:
         parts = [[*path, *([group] if group else [])] for path, group in unique_keys]
         for key, label in zip(unique_keys, _labels(parts), strict=True):
             yield key, f"{label}/{tag}" if label else tag
+
+
+def _columns(values: Row, metrics: Collection[str]) -> list[str]:
+    """Return the names of the metrics of a row, also of those without a value in it."""
+    return sorted(
+        name
+        for name, value in values.items()
+        if name in metrics or value is None or str(value).casefold() in MISSING_NUMBERS
+    )
 
 
 def _labels(paths: Sequence[list[str]]) -> list[str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tests.benchmarks.figures import Figure
 
-ON_REQUEST = ("goes_on", "provisioning_nodes", "slow_causes", "soak")
+ON_REQUEST = ("goes_on", "largest_batch", "provisioning_nodes", "slow_causes", "soak")
 """Minutes or half an hour by itself: measured when it is named."""
 
 

@@ -90,6 +90,12 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE PriorityTier=10 Preemp
 PartitionName=short Nodes=ALL MaxTime={short_minutes} PriorityTier=10 PreemptMode=OFF GraceTime=0
 PartitionName=spare Nodes=ALL MaxTime=60 PriorityTier=1 PreemptMode=REQUEUE GraceTime=0
 """
+_MEMORY_LIMITS = {
+    "ProctrackType=proctrack/linuxproc": "ProctrackType=proctrack/cgroup",
+    "TaskPlugin=task/none": "TaskPlugin=task/cgroup",
+    "CR_Core\n": "CR_Core_Memory\n",
+    "CPUs=2 Gres": "CPUs=2 RealMemory=4000 Gres",
+}
 _ACCOUNTING = """\
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost={address}
@@ -120,9 +126,15 @@ class SlurmCluster:
         ClusterError: This machine does not let us build one; the sentence says what it refused.
     """
 
-    def __init__(self, data: Path, *, has_database: bool = False) -> None:
-        """``data`` is the folder that all machines share with the desktop."""
+    def __init__(
+        self, data: Path, *, has_database: bool = False, limits_memory: bool = False
+    ) -> None:
+        """``data`` is the folder that all machines share with the desktop.
+
+        With ``limits_memory`` control groups keep a job to the memory that it asked for.
+        """
         self._has_database = has_database
+        self._limits_memory = limits_memory
         self.data = data.resolve()
         self.folder = Path()
         self.slot = Slot(-1)
@@ -291,8 +303,11 @@ class SlurmCluster:
         (self.folder / "gres.conf").write_text(
             f"NodeName={','.join(NODES)} Name=gpu File={self.folder}/gpu[0-{gpus[-1]}]\n"
         )
+        settings = _SLURM_CONF + _ACCOUNTING * self._has_database
+        for usual_setting, setting in _MEMORY_LIMITS.items() if self._limits_memory else ():
+            settings = settings.replace(usual_setting, setting)
         (self.folder / "slurm.conf").write_text(
-            (_SLURM_CONF + _ACCOUNTING * self._has_database).format(
+            settings.format(
                 controller=_CONTROLLER,
                 address=self._cables[_CONTROLLER].address,
                 folder=self.folder,
@@ -410,6 +425,7 @@ class SlurmCluster:
         self._cgroups = version
         lines = [f"CgroupPlugin=cgroup/{version}", "CgroupMountpoint=/sys/fs/cgroup"]
         lines += ["CgroupAutomount=yes"] if version == "v1" else ["IgnoreSystemd=yes"]
+        lines += ["ConstrainRAMSpace=yes"] if self._limits_memory else []
         (self.folder / "cgroup.conf").write_text("\n".join(lines) + "\n")
 
     def _start_machine(self, name: str, *command: str) -> None:

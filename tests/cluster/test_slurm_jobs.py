@@ -71,7 +71,7 @@ def test_a_job_trains_on_three_nodes_stops_resumes_on_two_and_is_cancelled_by_an
     assert view.state is JobState.ERROR
     assert view.status.message == "The job was cancelled in Slurm."
     assert view.error is not None
-    assert view.error.remedy.startswith("Resume the job")
+    assert view.error.remedy.startswith("Resume from the newest checkpoint")
 
 
 def test_a_job_waits_with_slurms_reason_and_leaves_the_queue(

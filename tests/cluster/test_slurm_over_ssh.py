@@ -18,6 +18,7 @@ from tests.cluster.slurm import HOME, NODES, SlurmCluster
 from tests.cluster.slurm_desktop import HOST, ROOT, open_desktop, slurm_home
 from tests.cluster.slurm_jobs import SlurmJobs
 from tests.integration.tiny import write_sources
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 PROFILE = """module() { [ "$1 $2" = 'load tools' ] && export TOOLS=1.0; }\n"""
@@ -97,3 +98,36 @@ def train_stop_and_resume(slurm: SlurmCluster, services: Services, folder: Path)
     assert [plan.node for plan in launch.ranks] == list(NODES[:2])
     services.jobs.lifecycle.stop(job_id)
     jobs.wait_until(job_id, lambda view: view.state.is_over, "the second stop")
+
+
+def test_a_login_node_that_is_cut_off_never_ends_a_run(
+    slurm: SlurmCluster, home: Path, tmp_path: Path
+) -> None:
+    """After the test above, whose desktop has added the cluster."""
+    services = open_desktop(slurm, home)
+    try:
+        jobs = SlurmJobs(services, slurm, HOST)
+        job_id = jobs.start(nodes=2)
+        step = jobs.wait_for_step(job_id, run=1, step=3).step
+        update = services.queries.poll(job_id)
+
+        def is_silent() -> bool:
+            nonlocal update
+            # As the window does.
+            update = services.queries.poll(job_id, update.cursor)
+            return bool(update.view.contact_warning)
+
+        slurm.cut_login_node()
+        try:
+            wait_for(is_silent, "the silence")
+            assert update.view.contact_warning.startswith("no news since")
+            assert update.view.state is JobState.TRAINING
+        finally:
+            slurm.repair_login_node()
+        wait_for(lambda: not is_silent(), "news")
+        jobs.wait_for_step(job_id, run=1, step=step + 50)
+        services.jobs.lifecycle.stop(job_id)
+        view = jobs.wait_until(job_id, lambda view: view.state.is_over, "the stop")
+        assert view.state is JobState.INTERRUPTED
+    finally:
+        services.close()

@@ -104,3 +104,19 @@ def test_a_restart_of_the_controller_never_ends_a_run(
     services.jobs.lifecycle.stop(job_id)
     view = jobs.wait_until(job_id, lambda view: view.state.is_over, "the stop")
     assert view.state is JobState.INTERRUPTED
+
+
+def test_a_node_that_is_down_ends_a_job_that_may_not_continue_with_cause_and_remedy(
+    slurm: SlurmCluster, services: Services, jobs: SlurmJobs
+) -> None:
+    job_id = jobs.start(nodes=2, continues=False)
+    jobs.wait_for_step(job_id, run=1)
+    slurm.call("scontrol", "update", "NodeName=sn1", "State=DOWN", "Reason=broken fan")
+    try:
+        view = jobs.wait_until(job_id, lambda view: view.state.is_over, "the end")
+        assert view.state is JobState.ERROR, jobs.describe(view)
+        assert view.error is not None
+        assert view.error.message == "A node of the job failed, so Slurm ended it."
+        assert view.error.remedy.startswith("Start the job over. Ask your administrator")
+    finally:
+        slurm.repair("sn1")

@@ -68,6 +68,12 @@ class EndedRun:
     """Of a script: the end of the log of its first process."""
 
     @property
+    def printed_numbers(self) -> bool:
+        """True if the log of a script ends with numbers, of which the user can draw some."""
+        lines = [line for line in self.log_end.splitlines() if not line.startswith("── ")]
+        return any(map(str.isdigit, "".join(lines)))
+
+    @property
     def is_hung(self) -> bool:
         """True if the run, or a rank, made no progress until it was ended."""
         return bool(self.give_up_reason) or any(

@@ -204,6 +204,7 @@ class Guard:
             stall_s=stall_s,
             stop_was_requested=stop_was_requested,
             out_of_memory=_oom_kills() > self._out_of_memory,
+            is_allocated=self._launch.launcher.is_allocated,
         )
         if ended_by is EndCause.ITSELF and self._status:
             # Whatever is wrong with a package, the exit record must be written.

@@ -47,6 +47,8 @@ class RankObservation:
     stall_s: float = 0.0
     stop_was_requested: bool = False
     out_of_memory: bool = False
+    is_allocated: bool = False
+    """Slurm has given the job a part of the node's memory."""
 
 
 def rank_exit(
@@ -124,6 +126,12 @@ def _split(status: int | None) -> tuple[int | None, int]:
 
 def _kill_message(label: str, number: int, observation: RankObservation, location: str) -> str:
     name = wording.signal_name(number)
+    if number == signal.SIGKILL and observation.out_of_memory and observation.is_allocated:
+        return (
+            f"{label} was killed {observation.phase.text} because memory ran out: what Slurm gave "
+            "to the job, or that of the node. Ask for more with the extra option --mem, or choose "
+            "a smaller batch size or fewer loader workers."
+        )
     if number == signal.SIGKILL and observation.out_of_memory:
         return (
             f"{label} was killed by signal 9 (SIGKILL) {observation.phase.text} because the "

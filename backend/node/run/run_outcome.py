@@ -152,7 +152,7 @@ def _derive_end(ended_run: EndedRun) -> tuple[JobState, str, _ReportedFailure | 
             message = (
                 message
                 or _late_abort_message(ended_run)
-                or _WROTE_NOTHING * ended_run.wrote_nothing
+                or _WROTE_NOTHING * (ended_run.wrote_nothing and not ended_run.printed_numbers)
             )
             message = message or _log_end_message(ended_run) or _NO_CURVE * ended_run.has_no_curve
             return JobState.FINISHED, message, None

@@ -191,14 +191,20 @@ def in_allocation(launch: Launch, addresses: Mapping[str, str], tasks: str) -> L
     config = replace(launch.config, placement=allocated_placements)
     networks = launch.launcher.networks
     if not networks:
-        # As for nodes without a common subnet: each address is a network of its own.
-        networks = ",".join(str(ip_network(address)) for address in addresses.values())
+        # Each address has a network of its own, of two addresses: Open MPI 5 takes the network of
+        # one address for all addresses, uses the loopback, and the ranks never meet.
+        networks = ",".join(dict.fromkeys(map(_pair_network, addresses.values())))
     return replace(
         launch,
         config=config,
         ranks=rank_plans(config, addresses),
         launcher=replace(launch.launcher, networks=networks),
     )
+
+
+def _pair_network(address: str) -> str:
+    network = ip_network(address)
+    return str(network.supernet(new_prefix=network.max_prefixlen - 1))
 
 
 def _node_addresses() -> dict[str, str]:

@@ -102,7 +102,7 @@ class Association:
 
 
 def parse_partitions(output: str) -> tuple[Partition, ...]:
-    """Read the output of `NODES_COMMAND`. Lines of another form are left out."""
+    """Read the output of `NODES_COMMAND`, the default first. Lines of another form are left out."""
     partitions: dict[str, Partition] = {}
     for line in output.splitlines():
         values = [value.strip() for value in line.split(_CUT, len(_NODE_FIELDS) - 1)]
@@ -120,7 +120,7 @@ def parse_partitions(output: str) -> tuple[Partition, ...]:
         partitions[name] = Partition(
             name, partition.is_up, partition.is_default, partition.time_limit_s, nodes
         )
-    return tuple(partitions.values())
+    return tuple(sorted(partitions.values(), key=lambda p: not p.is_default))
 
 
 def _node(row: Mapping[str, str]) -> SlurmNode:

@@ -71,7 +71,8 @@ class SlurmEnd:
     is_of_machine: bool = False
 
 
-_RESUME = "Resume the job: it continues from its newest checkpoint."
+_RESUME = "Resume from the newest checkpoint."
+"""A run without a checkpoint gets “Start the job over.” in its place."""
 ENDS: Mapping[str, SlurmEnd] = {
     "TIMEOUT": SlurmEnd(
         "Slurm ended the job at its time limit.",

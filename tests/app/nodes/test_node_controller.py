@@ -15,6 +15,7 @@ from backend.base.errors import BackendError
 from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry, SetUp, SetUpStep, StepState
 from backend.records.nodes.history import PastGpu, PastReading
 from backend.records.nodes.reading import NodeState, Presence
+from backend.records.slurm.cluster import Partition, SlurmNode
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Unreachable
 from tests.widgets.nodes.samples import entry, reading, state
 from tests.windows import (
@@ -370,6 +371,16 @@ def test_s13_the_hours_of_the_nodes_of_an_open_job_are_read_once_in_a_while(
     controller.refresh()
     controller.refresh()
     assert history_reads == ["gpu7"]
+
+
+def test_the_partitions_of_a_cluster_are_read_when_its_page_is_opened(controller, nodes, page):
+    partitions = (Partition("main", True, True, None, (SlurmNode("n1", "idle"),)),)
+    controller._services.slurm = SimpleNamespace(partitions=lambda name: partitions)
+    login_node = replace(state("hpc"), entry=NodeEntry("hpc", ADDRESS, has_slurm=True))
+    nodes.remote = lambda: (login_node,)
+    controller.refresh()
+    page.open_node("hpc")
+    assert shows_text(page, "main, default")
 
 
 def test_the_history_of_watched_nodes_and_of_the_last_few_is_held(controller, nodes, page):

@@ -273,7 +273,7 @@ def test_the_nodes_of_an_allocation_replace_the_numbered_ones(run: Run) -> None:
     assert "-H" not in argv
     assert "plm_rsh_args" not in argv
     networks = argv[argv.index("btl_tcp_if_include") + 1]
-    assert networks == "10.0.0.7/32,10.0.0.9/32,10.0.0.12/32"
+    assert networks == "10.0.0.6/31,10.0.0.8/31,10.0.0.12/31"
 
 
 @pytest.mark.parametrize(("nodes", "tasks"), [(2, "2(x2)"), (3, "1(x3)"), (3, "2,1(x2)")])

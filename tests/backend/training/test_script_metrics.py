@@ -294,6 +294,33 @@ def test_the_points_do_not_depend_on_the_pieces_in_which_a_file_grows(
         ("r.csv", "step;loss\n1;1.000\n2;0.998\n", {"loss": {1: 1.0, 2: 0.998}}),
         ("s.csv", "step,seen,loss\n1,1.5k,−0.5\n", {"seen": {1: 1500.0}, "loss": {1: -0.5}}),
         ("t.csv", "time/total_timesteps,ep_rew\n2048,21.5\n", {"ep_rew": {2048: 21.5}}),
+        (
+            "u.csv",
+            '"Lauf";"7"\n"Epoche";"Verlust"\n"[-]";"[-]"\n"1";"0,5"\n',
+            {"Verlust": {1: 0.5}},
+        ),
+        (
+            "v.md",
+            "# Run\n\nRate 0.1, 8 epochs.\n\n| Epoch | Loss | Note |\n|--|--|--|\n"
+            "| 1 | **0.5** |  |\n| 2 | 0.4 | drop |\n",
+            {"Loss": {1: 0.5, 2: 0.4}},
+        ),
+        ("w.csv", "Schritt;Verlust\n1.000;0,5\n", {"Verlust": {1000: 0.5}}),
+        (
+            "history.json",
+            '{"config": {"lr": 1, "sizes": [9, 9]}, "history": {"val_loss": [3, 2], "acc": [1]}}',
+            {"val_loss": {1: 3.0, 2: 2.0}},
+        ),
+        (
+            "h2.json",
+            '{"epoch": [1, 2, 3], "loss": [3, 2, 1], "test": [9]}',
+            {"loss": {1: 3.0, 2: 2.0, 3: 1.0}},
+        ),
+        (
+            "evals.json",
+            '{"train": {"rmse": [5, 4, 3]}, "eval": {"rmse": [7, 6, 5], "mae": [2, 1]}}',
+            {"train/rmse": {1: 5.0, 2: 4.0, 3: 3.0}, "eval/rmse": {1: 7.0, 2: 6.0, 3: 5.0}},
+        ),
         ("k.csv", "Epoch (no.),time [s],loss\n1,7,0.5\n", {"loss": {1: 0.5}}),
         ("history.json", '{"epoch": [1, 2], "loss": [3, 2]}', {"loss": {1: 3.0, 2: 2.0}}),
         (
@@ -333,8 +360,32 @@ def test_a_file_is_read_by_its_content_and_not_by_its_name(
 
 
 @pytest.mark.parametrize(
+    ("text", "losses"),
+    [
+        # It resumes, with another column, without a header, or with missing values.
+        ("epoch,loss\n1,9\n2,8\n3,7\nepoch,loss,norm\n3,6,1\n4,5,1\n", {1: 9, 2: 8, 3: 6, 4: 5}),
+        ("epoch,loss\n1,9\n2,8\n3,7\n2,6\n3,5\n", {1: 9, 2: 6, 3: 5}),
+        ("epoch,loss,acc\n1,9,-\n2,8,1\n3,7,-\n2,6,-\n3,5,1\n", {1: 9, 2: 6, 3: 5}),
+        ("step,epoch,loss\n10,1,9\n20,2,8\n10,1,7\n20,2,6\n30,3,5\n",
+         {10: 9, 20: 8, 30: 7, 40: 6, 50: 5}),
+        # It begins again, or counts within each epoch.
+        ("epoch,loss\n1,9\n2,8\n1,7\n2,6\n", {1: 9, 2: 8, 3: 7, 4: 6}),
+        ("epoch,loss\n1,9\n2,8\nepoch,loss\n1,7\n2,6\n", {1: 9, 2: 8, 3: 7, 4: 6}),
+        ("epoch,step,loss\n1,1,9\n1,5,8\n2,3,7\n2,5,6\n", {1: 9, 5: 8, 8: 7, 10: 6}),
+    ],
+)  # fmt: skip
+def test_a_count_that_goes_back_is_made_again_and_from_its_start_continues(
+    job_folder: Path, text: str, losses: dict[int, float]
+) -> None:
+    metrics = metrics_of(job_folder)
+    (job_folder / "output/log.csv").write_text(text)
+    assert curves_of(metrics.poll())["loss"] == losses
+
+
+@pytest.mark.parametrize(
     ("name", "text"),
     [
+        ("settings.json", '{"layers": [64, 64], "betas": [0.9, 0.999]}'),
         ("metrics.csv", "id,width,height\n1,20,30\n"),
         ("results.csv", "1,2\n3,4\n"),
         ("log.json", '{"epochs": 3, "lr": 0.1}\n{"name": "x"}\n'),

@@ -243,7 +243,7 @@ class PartitionsCard(Card):
             figures = (
                 "" if partition.is_up else "down",
                 f"{usable_count} of {formats.plural(len(partition.nodes), 'node')}",
-                f"{partition.gpu_label} free" if partition.gpu_label else "",
+                f"GPUs free: {partition.gpu_label}" if partition.gpu_label else "",
                 "no time limit" if limit_s is None else f"{formats.duration(limit_s)} at most",
             )
             unusable_nodes = (

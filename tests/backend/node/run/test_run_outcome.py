@@ -91,14 +91,20 @@ def test_a_run_that_finished_early_says_why(
 
 
 @pytest.mark.parametrize(
-    ("wrote_nothing", "has_no_curve", "message"),
-    [(True, True, "wrote nothing"), (False, True, "“Draw …”"), (False, False, "")],
+    ("wrote_nothing", "has_no_curve", "log_end", "message"),
+    [
+        (True, True, "", "wrote nothing"),
+        (True, True, "── run 1, rank 0 on a ──\ndone\n", "wrote nothing"),
+        (True, True, "12: 25.3 avg loss\n", "“Draw …”"),
+        (False, True, "", "“Draw …”"),
+        (False, False, "", ""),
+    ],
 )
 def test_a_script_that_finishes_without_a_curve_says_which_files_hold_one(
-    wrote_nothing: bool, has_no_curve: bool, message: str
+    wrote_nothing: bool, has_no_curve: bool, log_end: str, message: str
 ) -> None:
     exits = [make_exit(rank, "finished") for rank in (0, 1)]
-    record = judge(*exits, wrote_nothing=wrote_nothing, has_no_curve=has_no_curve)
+    record = judge(*exits, wrote_nothing=wrote_nothing, has_no_curve=has_no_curve, log_end=log_end)
     assert record.state is JobState.FINISHED
     assert message in record.message
     assert bool(message) == bool(record.message)
@@ -613,13 +619,26 @@ def test_f16_a_waiting_rank_is_an_echo_of_the_rank_that_hangs() -> None:
     assert (record.outcome, record.secondary) == ("stalled", True)
 
 
-def test_f19_the_error_of_a_rank_out_of_memory_says_what_to_try() -> None:
+@pytest.mark.parametrize(
+    ("is_allocated", "advice"),
+    [
+        (False, "ran out of memory; choose a smaller batch size"),
+        (True, "Ask for more with the extra option --mem"),
+    ],
+)
+def test_f19_the_error_of_a_rank_out_of_memory_says_what_to_try(
+    is_allocated: bool, advice: str
+) -> None:
     observation = RankObservation(
-        Phase.COMPUTING, EndCause.ITSELF, signal.SIGKILL, out_of_memory=True
+        Phase.COMPUTING,
+        EndCause.ITSELF,
+        signal.SIGKILL,
+        out_of_memory=True,
+        is_allocated=is_allocated,
     )
     record = rank_exit(PLAN, 1, "host", observation, ())
     assert record.error is not None
-    assert "ran out of memory; choose a smaller batch size" in record.error.message
+    assert advice in record.error.message
 
 
 def test_a_rank_may_report_the_error_of_another_one() -> None:

@@ -143,6 +143,34 @@ def test_a_name_is_that_of_a_curve(name: str, is_right: bool) -> None:
             "Epoch 1, batch 12/100, loss: 0.5",
             {"epoch": 1, "is_within_epoch": 1, "loss": 0.5},
         ),
+        (
+            "Durchlauf 1/4 – Schritt 1.250/5.000: Verlust = 1,7143, Rate = 0,88E-04",
+            {"epoch": 1, "epochs": 4, "step": 1250, "Verlust": 1.7143, "Rate": 0.88e-4},
+        ),
+        ("step 1.000: loss = 0.85", {"step": 1000, "loss": 0.85}),
+        ("epoch 1.250: loss 0.5", {"epoch": 1.25, "is_within_epoch": 1, "loss": 0.5}),
+        ("epoch 1.250: loss 0,5", {"epoch": 1250, "loss": 0.5}),
+        (
+            "global_step=1024, episodic_return=[23.5], sizes=[2, 3]",
+            {"step": 1024, "episodic_return": 23.5},
+        ),
+        ("Episode 12: reward 3.5", {"step": 12, "reward": 3.5}),
+        ("iter 10: loss 3.8, time 890.00ms, mfu 3.6%", {"step": 10, "loss": 3.8, "mfu": 3.6}),
+        (
+            "| epoch 002 | loss 7.8 | num_updates 626 | gnorm 2.5 |",
+            {"epoch": 2, "step": 626, "loss": 7.8, "gnorm": 2.5},
+        ),
+        (
+            "[10]\ttrain-rmse:0.85\teval-rmse:0.87",
+            {"step": 10, "train-rmse": 0.85, "eval-rmse": 0.87},
+        ),
+        (
+            "10:\tlearn: 0.63\tbest: 0.64 (9)\ttotal: 90ms",
+            {"step": 10, "learn": 0.63, "best": 0.64},
+        ),
+        ("Epoca 1 di 5 (passo 1'250) – perdita: 2.500", {"epoch": 1, "step": 1250, "perdita": 2.5}),
+        ("epoch 1 took 1.25 minutes", {}),
+        ("[12:30:01] loss: 0.5", {}),
     ],
 )
 def test_a_number_of_a_line_is_read_as_people_write_it(
@@ -163,3 +191,23 @@ def test_a_number_of_a_line_is_read_as_people_write_it(
 def test_a_pattern_finds_digits_in_groups(line: str) -> None:
     patterns = ["step {step}/{total_steps} (", "samples: {samples} |"]
     assert numbers_of(patterns, line) == {"step": 1000, "total_steps": 3000, "samples": 12_500}
+
+
+@pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        ("  ↳ val  loss 1.3  acc 53.3% (best 53.3% @ ep 1)", {"val/loss": 1.3, "val/acc": 53.3}),
+        ("   validation — perte : 1,7 ; exactitude : 60,2 %",
+         {"validation/perte": 1.7, "validation/exactitude": 60.2}),
+        ("Prüfung: Verlust 2,0 (bisher bester 1,9)", {"prüfung/Verlust": 2.0}),
+        ("Test set: Average loss: 0.0571, Accuracy: 9815/10000", {"test/Average_loss": 0.0571}),
+        ("[eval] loss=0.5", {"eval/loss": 0.5}),
+        ("val loss 0.5", {"val_loss": 0.5}),
+        ("data/val/1.jpg: loss 0.5", {"loss": 0.5}),
+        ("test_fit.py: loss 0.5", {"loss": 0.5}),
+    ],
+)  # fmt: skip
+def test_values_of_the_validation_are_not_those_of_the_training(
+    line: str, values: dict[str, float]
+) -> None:
+    assert guessed_numbers(line, {"epoch": 7}) == {"epoch": 7, **values}

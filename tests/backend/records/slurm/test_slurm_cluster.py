@@ -15,14 +15,14 @@ from backend.records.slurm.cluster import (
 )
 
 OUTPUT = """\
-main*   |up  |infinite|sn1 |mixed  |2|1   |gpu:2         |gpu:1          |(null)  |none        |
 short   |up  |2:00    |sn1 |mixed  |2|1   |gpu:2         |gpu:1          |(null)  |none        |
+main*   |up  |infinite|sn1 |mixed  |2|1   |gpu:2         |gpu:1          |(null)  |none        |
 short   |up  |2:00    |sn3 |drained|2|1   |gpu:2         |gpu:0          |(null)  |bad | disk  |
 big|down|1-12:00:00|g1|idle*|64|256000|gpu:a100:4(S:0-1),gpu:h100:2|gpu:a100:1(IDX:0)|ib,avx|none|
 """
 
 
-def test_one_command_shows_partitions_with_their_nodes() -> None:
+def test_one_command_shows_partitions_with_their_nodes_and_the_default_first() -> None:
     main, short, big = parse_partitions(OUTPUT)
     assert (main.name, main.is_default, main.is_up, main.time_limit_s) == ("main", True, True, None)
     assert (short.is_default, short.time_limit_s) == (False, 120)

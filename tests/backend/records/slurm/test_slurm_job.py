@@ -95,7 +95,7 @@ def test_a_failure_with_a_cause_in_slurm_gets_its_sentence(state: str) -> None:
 def test_the_user_who_cancelled_is_named() -> None:
     condition = derive_condition(SlurmJob("1", "CANCELLED"), FAILED, user="anna")
     assert condition.message == "The job was cancelled in Slurm by anna."
-    assert condition.remedy.startswith("Resume the job")
+    assert condition.remedy.startswith("Resume from the newest checkpoint")
 
 
 @pytest.mark.parametrize(
