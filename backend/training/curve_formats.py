@@ -12,7 +12,8 @@ import json
 import os
 import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -256,17 +257,27 @@ def _rows_in(value: Any, parent: Row) -> Iterator[Row]:
         tables = {key: item for key, item in lists.items() if isinstance(item[0], dict)}
         if columns := _columns_of(lists):
             for values in zip(*columns.values(), strict=True):
-                yield {**totals, **dict(zip(columns, values, strict=True))}
+                yield {**parent, **totals, **dict(zip(columns, values, strict=True))}
         elif tables:
-            for key, rows in tables.items():
-                group = {GROUPS[0]: key} if len(tables) > 1 else {}
-                yield from _rows_in(rows, {**parent, **totals, **group})
+            shared_values = {**parent, **totals}
+            yield from _interleave(
+                _rows_in(rows, {**shared_values, **({GROUPS[0]: key} if len(tables) > 1 else {})})
+                for key, rows in tables.items()
+            )
         elif has_position(list(value)):
             yield {**parent, **value}
         else:
-            for key, item in value.items():
-                if isinstance(item, dict):
-                    yield from _rows_in(item, {**parent, GROUPS[0]: key})
+            yield from _interleave(
+                _rows_in(item, {**parent, GROUPS[0]: key})
+                for key, item in value.items()
+                if isinstance(item, dict)
+            )
+
+
+def _interleave(groups: Iterable[Iterator[Row]]) -> Iterator[Row]:
+    """Yield the first row of each group, then the second ones: their steps only grow."""
+    for rows in zip_longest(*groups):
+        yield from (row for row in rows if row is not None)
 
 
 def _columns_of(lists: Mapping[str, list[Any]]) -> dict[str, list[Any]]:

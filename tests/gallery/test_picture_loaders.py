@@ -498,7 +498,7 @@ def test_folders_and_lists_are_the_sets_of_boxes(tmp_path: Path) -> None:
         (lambda file: file["annotations"][0].update(image_id=999, iscrowd=1), 1),
         (lambda file: file["annotations"][0].update(category_id=55, bbox=[]), 1),
         (lambda file: file["annotations"][0].update(category_id=None), 1),
-        (lambda file: file["annotations"][0].update(image_id="11"), 1),
+        (lambda file: file["annotations"][0].update(image_id="011"), 1),
         (lambda file: file["categories"].pop(), 2),
         (lambda file: file["images"].pop(0), 2),
     ],
@@ -533,7 +533,13 @@ BROKEN: list[tuple[str, Content, str]] = [
     ("coco", {"a.json": json.dumps({"images": [{"id": 3, "file_name": "a"}],
         "categories": [{"id": 1, "name": "b"}],
         "annotations": [{"image_id": 3, "category_id": 1, "bbox": ["x", 1, 1, 1]}]})},
-     "a.json is not in COCO's form"),
+     r"a.json: the box of annotation without an id has not four numbers: \[\"x\", 1, 1, 1\]"),
+    *(("coco", {"a.json": json.dumps({"images": [{"id": 3, "file_name": "a"}],
+        "categories": [{"id": 1, "name": "b"}],
+        "annotations": [{"id": 7, "image_id": 3, "category_id": 1, "bbox": box}]})},
+     "a.json: the box of annotation 7 has not four numbers: ")
+      for box in (["10,5", 1, 1, 1], [1, None, 1, 1], [1, 1, 1, float("nan")], "1,2x",
+                  {"x": 1, "y": 1, "w": 1, "h": 1})),
     ("voc", {"a.csv": "1"}, "no XML file with an <annotation>"),
     ("voc", {"a.xml": "<annotation>"}, "a.xml cannot be read: no element found"),
     ("voc", {"a.xml": "<annotation><object><name>a</name></object></annotation>"},
@@ -553,6 +559,56 @@ def test_a_broken_description_of_boxes_is_one_sentence(
 ) -> None:
     with pytest.raises(UserCodeError, match=message):
         open_data(form, files(tmp_path / "d", **content), tmp_path)
+
+
+def as_texts(value: Any) -> Any:
+    """The same JSON, with a text for each number."""
+    if isinstance(value, dict):
+        return {key: as_texts(inner_value) for key, inner_value in value.items()}
+    if isinstance(value, list):
+        return [as_texts(inner_value) for inner_value in value]
+    return str(value) if type(value) in (int, float) else value
+
+
+@pytest.mark.parametrize("part", ["annotations", "images", "categories"])
+def test_numbers_of_coco_may_be_texts(tmp_path: Path, part: str) -> None:
+    content = coco(BOXES)
+    file = json.loads(content["annotations/instances.json"])
+    file[part] = as_texts(file[part])
+    for annotation in file["annotations"]:
+        annotation["iscrowd"] = 0
+    folder = files(tmp_path / "d", **{**content, "annotations/instances.json": json.dumps(file)})
+    datasets = open_data("coco", folder, tmp_path, side=40)
+    assert boxes_of(datasets) == expected_boxes(BOXES, "coco", 2)
+    assert datasets.training.classes == ["cat", "dog"]
+
+
+NAMES_IN_YAML: dict[str, tuple[str, list[str]]] = {
+    "commas in quotes": ("names: ['hex nut, M8', \"bolt's\"]\n", ["hex nut, M8", "bolt's"]),
+    "quoted lines": (
+        "names:\n  - \"hex nut, M8\" # steel\n\n  # small\n  - 'it''s: x'\nval: a\n",
+        ["hex nut, M8", "it's: x"]),
+    "numbered in braces": ('names: {0: "hex nut, M8", 1: bolt}\n', ["hex nut, M8", "bolt"]),
+    "as in JSON": ('names: {"0":"a,b","1":"c}"}\n', ["a,b", "c}"]),
+    "escaped": ('names:\n- "a \\"b\\" #1"\n- "M\\xFCtter"\n', ['a "b" #1', "Mütter"]),
+    "comments in brackets": (
+        "names: [ # two\n  a,\n  'b # c', # last\n]\nabout: x, y\n", ["a", "b # c"]),
+    "brackets in quotes": ('names: ["a]b", don\'t]\n', ["a]b", "don't"]),
+    "numbers out of order": ("names:\n  1: bolt\n  0: 'nut: M8'\nval: a\n", ["nut: M8", "bolt"]),
+    "a longer file": ("names:\n  0: C#\n  1: a b\nload: |\n  - x\n  2: y\n", ["C#", "a b"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", NAMES_IN_YAML)
+def test_names_of_classes_keep_what_is_in_quotes(tmp_path: Path, form: str) -> None:
+    text, names = NAMES_IN_YAML[form]
+    content = yolo([("1.png", "a", (2, 3, 10, 8)), ("2.png", "b", (2, 3, 10, 8))])
+    for count, notes in ((2, []), (3, ["Names 2 classes, although its nc is 3: 1 file (d.yaml)."])):
+        content["d.yaml"] = f"nc: {count}\n{text}"
+        content.pop("data.yaml", None)
+        datasets = open_data("yolo", files(tmp_path / f"{count}", **content), tmp_path, side=40)
+        assert boxes_of(datasets) == sorted((name, [4, 6, 20, 16]) for name in names)
+        assert notes_of(datasets)[:-1] == notes
 
 
 YOLO_NAMES = {
@@ -640,9 +696,10 @@ def test_what_a_description_of_boxes_lacks_is_counted(tmp_path: Path) -> None:
     del notes["annotations"][1]["bbox"]
     content["annotations/instances.json"] = json.dumps(notes)
     folder = files(tmp_path / "d", **content, **{"other/7.png": picture()})
-    assert notes_of(open_data("coco", folder, tmp_path))[:3] == [
+    assert notes_of(open_data("coco", folder, tmp_path))[:4] == [
         "Left out, because they are crowds: 1 object (annotation 0).",
         "Left out, because they have no box: 1 object (annotation 1).",
+        "Without an object in the dataset: 1 class (cat).",
         "Left out, because no description of boxes is for them: 1 picture (other/7.png).",
     ]
 
@@ -671,6 +728,28 @@ def test_folders_are_classes_or_sets_as_those_beside_them_are(tmp_path: Path, la
     assert len(datasets.training) + len(datasets.validation) == 2 * (len(folders) - omitted_count)
     notes = [note for note in notes_of(datasets) if "in no folder of a class: 2 pictures" in note]
     assert len(notes) == omitted_count
+
+
+@pytest.mark.parametrize(
+    "suffix", [".jfif", ".jpe", ".JFIF", ".mpo", ".jp2", ".j2k", ".avif", ".dib", ".tga", ".pnm",
+               ".apng", ".pcx"]
+)  # fmt: skip
+def test_each_usual_suffix_is_one_of_a_picture(tmp_path: Path, suffix: str) -> None:
+    form = Image.registered_extensions()[suffix.lower()]
+    content = {f"{name}/1{suffix}": picture(colour=(9, 99, 200), form=form) for name in "ab"}
+    datasets = open_data("image-folder", files(tmp_path / "d", **content), tmp_path, side=8)
+    assert len(datasets.training) + len(datasets.validation) == 2
+    assert datasets.training[0][0][:, 4, 4].tolist() == pytest.approx((0.03, 0.39, 0.78), abs=0.05)
+
+
+def test_files_with_other_suffixes_in_folders_of_classes_are_counted(tmp_path: Path) -> None:
+    content = by_class("a", "b", folder="train/") | {"train/notes.docx": "", "train/a/1.txt": ""}
+    content |= {f"train/a/{n}.xyz": "x" for n in range(8)} | {"train/b/x/2.HEIC": "x"}
+    content |= dict.fromkeys(["train/a/._1.png", "train/a/.DS_Store", "train/b/Thumbs.db"], "x")
+    assert notes_of(open_data("image-folder", files(tmp_path / "d", **content), tmp_path))[0] == (
+        "Left out, because no picture has their suffix (.heic, .xyz): 9 files (train/a/0.xyz, "
+        "train/a/1.xyz, train/a/2.xyz and 6 more)."
+    )
 
 
 def deep_picture(values: Any, form: str = "PNG") -> bytes:
@@ -745,7 +824,40 @@ def test_a_dark_deep_picture_has_the_range_of_the_bright_ones(tmp_path: Path) ->
     assert float(datasets.training[0][0].max()) == pytest.approx(4033 / 4095, abs=0.1)
 
 
+@pytest.mark.parametrize(("count", "share"), [(120, ""), (300, ", of 128 examined")])
+def test_deep_pictures_are_counted_whatever_their_names(
+    tmp_path: Path, count: int, share: str
+) -> None:
+    deep, flat = DEEP["16 bits"][0], picture(size=(8, 8))
+    forms = [
+        ("png", flat),
+        ("png", deep),
+        ("png", flat),
+        ("tif", deep_picture(LEVELS * 1040.0, "TIFF")),
+    ]
+    content = {
+        f"{'ab'[n % 8 // 4]}/{n:03}.{forms[n % 4][0]}": forms[n % 4][1] for n in range(count)
+    }
+    datasets = open_data("image-folder", files(tmp_path / "d", **content), tmp_path, side=8)
+    note = datasets.training.reading_notes[0]
+    assert note["reason"] == f"Of more than 8 bits, read so that 65535 becomes 1{share}"
+    assert note["count"] == 60 if not share else 50 < note["count"] < 80
+
+
+def deep_colour_tiff() -> bytes:
+    """A TIFF of 20 × 10 pixels with 16 bits in each of three channels."""
+    pixels = struct.pack("<3H", 65535, 32896, 0) * 200
+    tags = [(256, 20), (257, 10), (258, 122), (259, 1), (262, 2), (273, 128), (277, 3), (278, 10),
+            (279, len(pixels))]  # fmt: skip
+    entries = b"".join(
+        struct.pack("<HHII", tag, 3 if tag == 258 else 4, 3 if tag == 258 else 1, value)
+        for tag, value in tags
+    )
+    head = struct.pack("<2sHIH", b"II", 42, 8, len(tags)) + entries + bytes(4)
+    return head + struct.pack("<3H", 16, 16, 16) + pixels
+
+
 def test_colours_of_16_bits_are_said_to_be_cut(tmp_path: Path) -> None:
-    folder = files(tmp_path / "d", **{f"{name}/1.png": deep_colour() for name in "ab"})
-    datasets = open_data("image-folder", folder, tmp_path, side=8)
+    content = {"a/1.png": deep_colour(), "b/1.tif": deep_colour_tiff()}
+    datasets = open_data("image-folder", files(tmp_path / "d", **content), tmp_path, side=8)
     assert "Colours of 16 bits, of which 8 are read: 2 pictures" in notes_of(datasets)[0]

@@ -91,6 +91,13 @@ SHAPES: dict[str, tuple[Content, str, str]] = {
     "a table with ids": (
         {"t.csv": "id,x,y\n" + "".join(f"P{n}-a,{n},{'ab'[n % 2]}\n" for n in range(12))}, "table",
         r"Nearly each row has another text; leave_out omits a column of names: 1 column \(id\)"),
+    "a table of Excel": (
+        {"t.csv": "sep=;\r\nReport;;\r\n\r\na;b;y\r\n" + "1,5;2 sq ft;a\r\n2,5;3 sq ft;b\r\n" * 5},
+        "table", r"titles above the table: 1 row \(Report\)\. .+ in sq.ft: 1 column \(b\)"),
+    "pictures of other suffixes": (
+        {name.replace(".jpg", ".jfif"): data for name, data in PHOTOS.items()}
+        | {"a/1.xyz": b"x", "a/._1.jpg": b"x", "b/1.json": b"x", "b/2.xyz": b"x"}, "image-folder",
+        r"10 pictures .+ no picture has their suffix \(\.xyz\): 2 files \(a/1\.xyz, b/2\.xyz\)\.$"),
     "ICDAR": (pictures.icdar(pictures.BOXES), "icdar", "6 text files with regions"),
     "ICDAR 2013": (pictures.icdar(pictures.BOXES, form="spaces"), "icdar", "6 text files"),
 }  # fmt: skip

@@ -62,6 +62,13 @@ TABLES = {
         f'"{a}","{b}",{c}\n'.replace(".", ",") for a, b, c in FLOWERS
     ).encode(),
     "gzip": gzip.compress(flowers().encode(), mtime=0),
+    "Excel's first line": b"sep=;\r\n" + flowers(";", ",").encode(),
+    "Excel's first line, with a tab": ("SEP=\t\n" + flowers("\t")).encode("utf-16"),
+    "Excel's first line, quoted": b'"sep=|"\n' + flowers("|").encode(),
+    "Excel's first line and a title": b"\xef\xbb\xbfsep=;\n\nFlowers;;\n" + flowers(";").encode(),
+    "titles": ("Flowers of May\n\n\"written on 3 Jan, 8:15\"\n" + flowers()).encode(),
+    "titles with empty cells": b"Flowers;;\n;;2026\n;;\n" + flowers(";").encode(),
+    "a title without a header": ("Flowers\t\t\n" + flowers("\t", header="")).encode(),
     "index of pandas": ("," + "".join(
         f"{n - 1 if n else ''}{',' if n else ''}{line}\n"
         for n, line in enumerate(flowers().splitlines())
@@ -78,6 +85,22 @@ def test_a_table_is_read_however_it_was_written(tmp_path: Path, form: str) -> No
     assert rows(datasets) == sorted(([a, b], c) for a, b, c in FLOWERS)
     assert datasets.training.classes == ["blue", "green", "red"]
     assert (len(datasets.training), len(datasets.validation)) == (5, 1)
+
+
+@pytest.mark.parametrize(
+    ("table", "names"),
+    [
+        ("Report\n" + flowers(), ["t.csv, line 1"]),
+        ("sep=;\nReport;;\n\n;by Ann;\n" + flowers(";"), ["t.csv, line 2", "t.csv, line 4"]),
+        (flowers() + "Total,,\n", []),
+        ("x,y\n,a\n2,b\n3,a\n4,b\n", []),
+    ],
+)
+def test_titles_above_a_table_are_counted(tmp_path: Path, table: str, names: list[str]) -> None:
+    folder = files(tmp_path / "d", **{"t.csv": table})
+    notes = open_data("table", folder, tmp_path, missing="leave row out").training.reading_notes
+    titles = [note["names"] for note in notes if "titles above the table" in note["reason"]]
+    assert titles == [names] * bool(names)
 
 
 def test_texts_of_windows_1252_are_read(tmp_path: Path) -> None:
@@ -315,6 +338,15 @@ COLUMNS: dict[str, tuple[list[str], list[float], str]] = {
     "month first": (["1/2/1970", "1/11/1970", "12/31/1969", "1/1/1970"], [1, 10, -1, 0], "dates"),
     "times": (["1970-01-01 06:00", "1970-01-01T12:00", "1970-01-02 00:00", "1970-01-01"],
               [0.25, 0.5, 1, 0], "dates"),
+    "times with a zone": (
+        ["1970-01-02T02:00:00+02:00", "1970-01-01T12:00-0600", "1970-01-01 05:30+05:30",
+         "1970-01-01T06:00:00.000Z", "1970-01-01 12:00:00,0 UTC", "1969-12-31 19:00-05"],
+        [1, 0.75, 0, 0.25, 0.5, 0], "dates, in days since 1970 in UTC"),
+    "a unit of two words": (["2,131 sq ft", "980 sq ft", "1,200 sq ft"], [2131, 980, 1200],
+                            "“,” between thousands and in sq\u00a0ft"),
+    "a unit with points": (["5 fl. oz.", "7.5 fl. oz."], [5, 7.5], "in fl.\u00a0oz."),
+    "money for a time": (["$5 per hour", "$7.50 per hour"], [5, 7.5], "in $per\u00a0hour"),
+    "units of two words": (["5 sq ft", "7 sq m", "3 sq ft"], [], "because units differ"),
     "missing": (["2", "None", "NA", "2"], [2], "Missing, so the mean of the column"),
     "dashes": (["2,5", "–", "−", "2,5", "-"], [2.5], "Missing, so the mean of the column"),
     "words": (["2", "n/d", "keine Angabe", "2", "k. A."], [2], "Missing, so the mean"),
@@ -360,6 +392,13 @@ def test_numbers_are_read_as_people_write_them_and_what_is_not_plain_is_said(
         (["g/L", "2", "3", "4", "g/L", "5", "6", "7", "8"], "“g/L”, which may be a missing mark"),
         ([f"probe {n}" for n in range(10)], "Nearly each row has another text; leave_out omits"),
         ([f"P{n}-a" for n in range(19)] + ["P1-a"], "Nearly each row has another text"),
+        ([f"{n} Mill Lane {'ABCDEFGHIJ'[n]}" for n in range(10)], "Nearly each row has another"),
+        ([f"{n}.5 sq ft" for n in range(19)] + ["TBD"], "Read as texts, because of “TBD”, which"),
+        ([f"{n} sq ft" for n in range(12)] + [*"abcde"], "because not all are numbers"),
+        ([f"{n} fl oz" for n in range(12)] + [f"{n} cu in" for n in range(12)], "units differ"),
+        ([f"07:30:{n}" for n in range(10, 20)], "and not as times: write them as 2025-05-22"),
+        ([f"May {n}, 2025 7:30 PM" for n in range(10, 20)], "and not as times: write them as"),
+        ([f"{n} May 2025" for n in range(10, 20)], "and not as times: write them as"),
         ([f"probe {n}" for n in range(9)], ""),
         ([f"probe {n % 18}" for n in range(20)], ""),
         ([str(n) for n in range(20)], ""),

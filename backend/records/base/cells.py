@@ -30,27 +30,46 @@ MOST_WORDS, LEAST_IDS = 3, 10
 SPACES = re.compile(r"(?<=\d)[ '’_\u00a0\u2009\u202f](?=\d{3}(?!\d))")
 NUMBER = re.compile(
     r"(?P<currency>[$€£¥₹]?) ?(?P<number>[+-]?(?:\d[\d.,]*|[.,]\d+)(?:e[+-]?\d+)?|[+-]?inf)"
-    r"(?P<space>\s?)(?P<unit>(?:[^\W\d_]{1,8}|[%‰°][CF]?)(?:[./·*^-]+[^\W\d_]{1,8})*[.²³]?|)",
+    r"(?P<space>\s?)(?P<unit>(?:[^\W\d_]{1,8}|[%‰°][CF]?)(?:[./·*^\u00a0-]+[^\W\d_]{1,8})*[.²³]?|)",
     re.IGNORECASE,
 )
 """Number with a unit such as ``kg``, ``m/s`` or ``a.u.``, or with a magnitude such as ``k``."""
 MAGNITUDES = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
 """Letters right behind a number, where a column has several of them or no unit."""
+DEVIATION = re.compile(r"\s*±.*$|(?<=[\d%])\s*[*†‡]+$")
+"""The rest of ``0.5 ± 0.1``, and marks as in ``0.5*``."""
 DATE = re.compile(
-    r"(\d{4}|\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d{1,2})"
-    r"(?:[ T](\d{1,2}):(\d\d)(?::(\d\d(?:\.\d+)?))?)?Z?"
+    r"(\d{4}|\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d{1,2})(?:[ T](\d{1,2}):(\d\d)"
+    r"(?::(\d\d(?:[.,]\d+)?))?(?: ?(?:UTC|GMT|([+-]\d\d)(?::?(\d\d))?))?)?Z?"
 )
+LIKE_A_TIME = re.compile(r"(?<![\w:])\d{1,2}:\d\d|\d{4}-\d\d-\d\d|\d [^\W\d_]{3,9},? \d{4}")
 EPOCH = datetime.date(1970, 1, 1).toordinal()
 
 
-def decoded(content: bytes) -> str:
-    """Return the text of a file in UTF-16, UTF-8 or, as Windows writes it, cp1252."""
-    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return content.decode("utf-16")
+def decoded(content: bytes) -> tuple[str, str]:
+    """Return the text of a table in UTF-16, UTF-8 or, as Windows writes it, cp1252.
+
+    Excel's first line ``sep=;`` is a setting: it is left out, and its delimiter returned, else "".
+    """
     try:
-        return content.decode("utf-8-sig")
+        is_wide = content[:2] in (b"\xff\xfe", b"\xfe\xff")
+        text = content.decode("utf-16" if is_wide else "utf-8-sig")
     except UnicodeDecodeError:
-        return content.decode("cp1252", "replace")
+        text = content.decode("cp1252", "replace")
+    match = re.match(r'"?sep=(.)"?[ \t]*(?=[\r\n])', text, re.IGNORECASE)
+    return (text[match.end() :], match[1]) if match else (text, "")
+
+
+def title_count(rows: Sequence[Sequence[str]]) -> int:
+    """Return the number of rows above a table of three or more columns with at most one cell."""
+    is_title = [sum(bool(cell.strip()) for cell in row) < 2 for row in rows]
+    is_wide = max(map(len, rows), default=0) > 2 and not all(is_title)
+    return is_title.index(False) if is_wide else 0
+
+
+def joined(cell: str) -> str:
+    """Return the cell with its unit in one piece: that of ``5 sq ft`` has two words."""
+    return re.sub(r"(?<=[^\W\d_])(\.?) (?=[^\W\d_])", "\\1\u00a0", cell)
 
 
 def plain(cell: str) -> str:
@@ -96,7 +115,7 @@ class Format(NamedTuple):
             return math.nan
         if self.kind == "dates":
             return days(cell, self.day_first)
-        match = NUMBER.fullmatch(plain(cell))
+        match = NUMBER.fullmatch(plain(joined(cell)))
         units = ("", self.unit)
         if match is not None and match["currency"] + match["unit"] in units:
             return value_of(match["number"], self.decimal)
@@ -117,7 +136,7 @@ def magnitude(match: re.Match[str]) -> float:
 
 
 def number_in(cell: str, decimal: str = "") -> float:
-    """Return the number of a cell that stands alone; a unit is left out.
+    """Return the number of a cell that stands alone; a unit and a deviation are left out.
 
     Args:
         decimal: The decimal sign, where the cell does not show it. By default a point: ``1,000``
@@ -129,6 +148,7 @@ def number_in(cell: str, decimal: str = "") -> float:
     if decimal != ",":
         with contextlib.suppress(ValueError):  # Of most cells, and fast.
             return float(cell)
+    cell = DEVIATION.sub("", cell)
     match = NUMBER.fullmatch(plain(cell))
     signs = decimal_signs([cell]) if match is not None else set()
     if match is None or not signs:
@@ -155,7 +175,11 @@ def format_of(cells: Sequence[str], decimal: str = "", dates: str = "auto") -> F
                 return Format("numbers", note=mark_note(cells, values))
     if cells and all(map(DATE.fullmatch, cells)):
         return date_format(cells, dates)
-    matches = [NUMBER.fullmatch(plain(cell)) for cell in cells]
+    matches = [NUMBER.fullmatch(plain(joined(cell))) for cell in cells]
+    units = {match["unit"] for match in matches if match is not None}
+    if len(units) > max(MOST_WORDS, len(cells) // 4):
+        # In addresses such as 5 Mill Lane they are no units.
+        matches = [NUMBER.fullmatch(plain(cell)) for cell in cells]
     if not cells or None in matches:
         return Format("texts", note=words_note(cells, matches))
     units = {match["currency"] + match["unit"] for match in matches if match is not None}
@@ -214,6 +238,10 @@ def words_note(cells: Sequence[str], matches: Sequence[re.Match[str] | None]) ->
     words = {cell for cell, match in zip(cells, matches) if match is None}
     if not words or len(words) > MOST_WORDS or 4 * matches.count(None) > len(cells):
         is_id = len(cells) >= LEAST_IDS and 10 * len(set(cells)) > 9 * len(cells)
+        if is_id and 2 * sum(map(bool, map(LIKE_A_TIME.search, cells))) > len(cells):
+            return "Read as texts, and not as times: write them as 2025-05-22 07:30"
+        if is_id and 2 * matches.count(None) < len(cells):
+            return "Read as texts, because not all are numbers"
         return "Nearly each row has another text; leave_out omits a column of names" * is_id
     if matches[0] is None and matches.count(None) == 1:
         return f"Read as texts, because of “{cells[0][:40]}” at the top: delete a row of units"
@@ -267,7 +295,8 @@ def date_format(cells: Sequence[str], dates: str) -> Format:
                 days(cell, day_first)
         except ValueError:
             return Format("texts")
-        return Format("dates", day_first=day_first, note="Read as dates, in days since 1970")
+        zone = " in UTC" if any(match[8] for match in matches) else ""
+        return Format("dates", day_first=day_first, note=f"Read as dates, in days since 1970{zone}")
     raise ValueError(
         f"“{cells[0]}” and “{cells[-1]}” can be read with the day or the month first; set dates to "
         "“day first” or “month first”"
@@ -276,6 +305,8 @@ def date_format(cells: Sequence[str], dates: str) -> Format:
 
 def days(cell: str, day_first: bool) -> float:
     """Return a date, with a time or without, as days since 1970; 1/2/2026 by ``day_first``.
+
+    A time with an offset, such as +02:00, becomes one in UTC.
 
     Raises:
         ValueError: The cell is no date.
@@ -288,6 +319,9 @@ def days(cell: str, day_first: bool) -> float:
     year = third + (0 if third > 99 else 2000 if third < 70 else 1900)
     if len(match[1]) == 4:
         year, month, day = first, second, third
-    hours, minutes, seconds = (float(match[group] or 0) for group in (5, 6, 7))
+    hours, minutes, seconds = (float((match[n] or "0").replace(",", ".")) for n in (5, 6, 7))
+    if match[8]:
+        hours -= float(match[8])
+        minutes -= float(f"{match[8][0]}{match[9] or 0}")
     seconds += 60 * (minutes + 60 * hours)
     return datetime.date(year, month, day).toordinal() - EPOCH + seconds / 86400

@@ -34,8 +34,9 @@ _LONGEST_LINE = 2_000
 _GAP = r"\b\.?[^\w\n+.-]{0,5}"
 _POSITION = re.compile(
     r"(?<![^\W\d_])(?:"
-    rf"(?:epoche?|époque|época|durchlauf|ep){_GAP}(?P<epoch>{_PLAIN_COUNT}(?:\.\d+)?)"
-    r"|(?:global[ _]step|step|iter|iteration|itr|it|episode|generation|round|schritt|étape|paso)"
+    rf"(?:epoche?|époque|[eé]poca|durchlauf|ep){_GAP}(?P<epoch>{_PLAIN_COUNT}(?:\.\d+)?)"
+    r"|(?:global[ _]step|num_updates|step|iter|iteration|itr|it|episode|generation|round"
+    r"|schritt|étape|pas+o)"
     rf"{_GAP}(?P<step>{_COUNT}(?:\.\d+)?[kM]?))(?![\w.]*\d|,\d)"
     rf"(?:\s*(?:/|of\b|von\b|sur\b|de\b)\s*(?P<total>{_COUNT}(?:\.\d{{3}})*[kM]?))?",
     re.IGNORECASE,
@@ -49,6 +50,11 @@ _VALIDATION = re.compile(
     re.IGNORECASE,
 )
 """Word before the values of a line that are not those of the training."""
+_LEADING_COUNT = re.compile(r"\s*(?:\[(\d+)\]|(\d+):)\s")
+"""The iteration as gradient boosting prints it: ``[10]`` or ``10:`` before the values."""
+_ITEM_START = re.compile(r"[,|;:\])\t]\s*$")
+_ITEM_END = re.compile(r"\s*%?\s*(?:[,|;\t]|$)")
+"""What is around ``mfu 3.6%`` in a line such as ``iter 10: loss 3.9, mfu 3.6%``."""
 _EPOCH_PART = re.compile(
     rf"(?:^|[\[(|])\s*{_COUNT}\s*/\s*{_COUNT}|\bbatch\W{{0,3}}{_COUNT}", re.IGNORECASE
 )
@@ -62,7 +68,7 @@ _NAMED_BEFORE = re.compile(r"[\s(\[@,-]*(?:\b(?:at|after|for|in|on)\s*)?\|[)\]]*
 _KNOWN_METRIC = re.compile(
     r"loss|acc|err|score|f1|mse|mae|auc|iou|\bmap|ppl|perplexity|bpc|reward|\blr\b|rate$"
     r"|norm|precision|recall|bleu|rouge|\bwer\b|\bcer\b|dice|psnr|ssim|\bfid\b|entropy"
-    r"|/s(?:ec)?$|_per_|verlust|genauigkeit|perte|exactitude|pérdida|exactitud",
+    r"|/s(?:ec)?$|_per_|verlust|genauigkeit|perte|exactitud|p[eé]rdi[dt]a|accuratezza",
     re.IGNORECASE,
 )
 _FRACTION = re.compile(r"loss|acc|err|f1|mse|mae|auc|iou|\bmap|\blr\b|rate$", re.IGNORECASE)
@@ -125,19 +131,14 @@ def guessed_numbers(line: str, position: dict[str, float]) -> dict[str, float]:
     """
     if len(line) > _LONGEST_LINE:
         return {}
-    counts: dict[str, float] = {}
-    totals: dict[str, float] = {}
     # Hugging Face prints Python's dicts.
     line = _BEST.sub("", _IN_BRACKETS.sub(r"\1", line.replace("'", "")))
     remaining_text = _NAMED_BEFORE.sub("", _POSITION.sub("|", line))
     matches = [*_VALUE.finditer(remaining_text)]
     decimal = _decimal_sign([match[3] for match in matches])
-    for match in _POSITION.finditer(line):
-        name = "epoch" if match["epoch"] else "step"
-        counts.setdefault(name, _count(match[name], decimal if name == "epoch" else ""))
-        if match["total"]:
-            key = "epochs" if name == "epoch" else "total_steps"
-            totals.setdefault(key, _count(match["total"], ""))
+    counts, totals = _counts_in(line, decimal)
+    if not (counts or position) and (leading_count := _LEADING_COUNT.match(line)):
+        counts["step"] = float(leading_count[1] or leading_count[2])
     if "epoch" in counts:
         # The total of the steps is that of the epoch.
         totals.pop("total_steps", None)
@@ -145,14 +146,11 @@ def guessed_numbers(line: str, position: dict[str, float]) -> dict[str, float]:
         position.update({"epoch": counts["epoch"], **totals})
     group = _VALIDATION.search(remaining_text, 0, matches[0].start()) if matches else None
     prefix = f"{group[0].casefold()}/" if group is not None else ""
-    values: dict[str, float] = {}
-    for name, separator, number in (match.groups() for match in matches):
-        # Without a sign, and in a line without an epoch, only what is surely a metric counts.
-        is_named = bool(separator.strip()) and bool(counts)
-        is_usual = is_metric_name(name.split()[-1]) and (separator.strip() or not number.isdigit())
-        is_list = _LIST_NAME.search(name) and _SHORT_LIST.fullmatch(number)
-        if (is_named or is_usual) and not is_list and not _NO_VALUES.search(name):
-            values[prefix + "_".join(name.split())] = _metric_value(name, number, decimal)
+    values = {
+        prefix + "_".join(match[1].split()): _metric_value(match[1], match[3], decimal)
+        for match in matches
+        if _is_metric(match, has_count=bool(counts))
+    }
     if not values or not (counts or position):
         return {}
     is_within = "step" not in counts and (
@@ -160,6 +158,39 @@ def guessed_numbers(line: str, position: dict[str, float]) -> dict[str, float]:
     )
     epoch_flag = {"is_within_epoch": 1.0} if is_within else {}
     return {**position, **counts, **totals, **epoch_flag, **values}
+
+
+def _counts_in(line: str, decimal: str) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the epoch and the step of a line, and their totals, by name."""
+    counts: dict[str, float] = {}
+    totals: dict[str, float] = {}
+    for match in _POSITION.finditer(line):
+        name = "epoch" if match["epoch"] else "step"
+        counts.setdefault(name, _count(match[name], decimal if name == "epoch" else ""))
+        if match["total"]:
+            key = "epochs" if name == "epoch" else "total_steps"
+            totals.setdefault(key, _count(match["total"], ""))
+    return counts, totals
+
+
+def _is_metric(match: re.Match[str], *, has_count: bool) -> bool:
+    """Return whether a name and a number in a line are a metric, and no setting or time.
+
+    Args:
+        match: A match of `_VALUE`.
+        has_count: The line has an epoch or a step; otherwise only what is surely a metric counts.
+    """
+    name, separator, number = match.groups()
+    is_list = _LIST_NAME.search(name) and _SHORT_LIST.fullmatch(number)
+    if is_list or _NO_VALUES.search(name):
+        return False
+    if separator.strip():
+        return has_count or is_metric_name(name.split()[-1])
+    is_item = _ITEM_START.search(match.string, 0, match.start()) and _ITEM_END.match(
+        match.string, match.end()
+    )
+    is_usual = is_metric_name(name.split()[-1]) or (has_count and is_item is not None)
+    return is_usual and not number.isdigit()
 
 
 def _decimal_sign(numbers: Iterable[str]) -> str:

@@ -28,6 +28,7 @@ from backend.records.base.cells import (
     decoded,
     format_of,
     sign_of,
+    title_count,
 )
 from backend.records.base.validation import sanitize
 from backend.records.library.gallery import Suggestion
@@ -50,7 +51,6 @@ def _gallery_module(name: str) -> Any:
 
 _SPLITS = _gallery_module("splits")
 ReadBytes = Callable[[str, int], bytes]
-_PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 _TARGETS = re.compile("(^|[^a-z])(y|targets?|labels?)([^a-z]|$)")
 _YOLO_LINE = re.compile(rb"\s*\d+(\s+(0?\.\d+|[01](\.\d*)?|\d(\.\d+)?e-\d+)){4,}\s*", re.IGNORECASE)
 _HEAD = 64 << 10
@@ -80,10 +80,11 @@ class _Listing:
     def __init__(self, files: Sequence[FileEntry], read: ReadBytes) -> None:
         self.read = read
         self.reads_left = 0
-        self.paths = [PurePosixPath(f.path) for f in files if f.bytes]
+        paths = [PurePosixPath(file.path) for file in files if file.bytes]
+        self.paths = [path for path in paths if not path.name.startswith(".")]
         self._names = [path.name.lower() for path in self.paths]
         self.names = frozenset(self._names)
-        self.pictures = self.with_suffix(*_PICTURES)
+        self.pictures = self.with_suffix(*_SPLITS.PICTURES)
 
     def with_suffix(self, *suffixes: str) -> list[PurePosixPath]:
         named_paths = zip(self.paths, self._names, strict=True)
@@ -204,7 +205,7 @@ def _icdar(listing: _Listing) -> _ShapeMatch | None:
 
 def _image_folder(listing: _Listing) -> _ShapeMatch | None:
     names = [path.as_posix() for path in listing.pictures]
-    samples, _ = _SPLITS.sort_by_class(names)
+    samples, level = _SPLITS.sort_by_class(names)
     classes = {name for _, name, _ in samples} - {""}
     if len(classes) < 2:
         return None
@@ -220,10 +221,11 @@ def _image_folder(listing: _Listing) -> _ShapeMatch | None:
     detail += " and folders for training and validation" if len(splits) > 1 else ""
     settings = {"channels": str(channels), "side": str(side)}
     data_sizes = {"classes": len(classes), "channels": channels, "side": side}
-    note = "Left out, because they are in no folder of a class"
-    return _ShapeMatch(
-        detail, settings, data_sizes, [ReadingNote.from_names(note, outside_paths, "picture")]
-    )
+    folders = {"/".join(path.split("/")[: level + 1]) for path, name, _ in samples if name}
+    other_files = _SPLITS.other_files([path.as_posix() for path in listing.paths], folders)
+    outside = "Left out, because they are in no folder of a class", outside_paths, "picture"
+    notes = [ReadingNote.from_names(*outside), ReadingNote.from_names(*other_files)]
+    return _ShapeMatch(detail, settings, data_sizes, notes)
 
 
 def _picture_size(head: bytes) -> tuple[int, int]:
@@ -277,16 +279,20 @@ def _table(listing: _Listing) -> _ShapeMatch | None:
     if head[:4] == b"PAR1" or b"\0" in head:
         return _ShapeMatch(names)
     is_cut = len(head) >= _LONG_HEAD - 4
-    lines = decoded(head[: head.rfind(b"\n")] if is_cut else head).splitlines()
-    for delimiter in "\t;|, ":
+    text, separator = decoded(head[: head.rfind(b"\n")] if is_cut else head)
+    lines = text.splitlines()
+    for delimiter in separator or "\t;|, ":
         rows = [*csv.reader(lines, delimiter=delimiter, skipinitialspace=True)]
         rows = [row for row in rows if any(map(str.strip, row))]
+        titles = ["".join(row) for row in rows[: title_count(rows) if delimiter != " " else 0]]
+        rows = rows[len(titles) :]
         if len({len(row) for row in rows}) == 1 and len(rows[0]) > 1:
-            return _columns(names, rows)
-    return _ShapeMatch(names) if lines and re.search(r"[\t;|,]", lines[0]) else None
+            note = "Left out, because they are titles above the table"
+            return _columns(names, rows, [ReadingNote.from_names(note, titles, "row")])
+    return _ShapeMatch(names) if re.search(r"[\t;|,]", text) else None
 
 
-def _columns(names: str, rows: list[list[str]]) -> _ShapeMatch:
+def _columns(names: str, rows: list[list[str]], notes: list[ReadingNote]) -> _ShapeMatch:
     """Return the shape of a table by its first rows, the first of which may be names."""
     body = rows[1:] or rows
     columns = [[cell.strip() for cell in column] for column in zip(*body, strict=True)]
@@ -316,7 +322,7 @@ def _columns(names: str, rows: list[list[str]]) -> _ShapeMatch:
     settings = {"missing": "mean"} if is_missing else {}
     is_named = len(rows) > 1 and not any(map(NUMBER.fullmatch, rows[0]))
     titles = rows[0] if is_named else [f"column {number + 1}" for number in range(len(rows[0]))]
-    notes = [
+    notes += [
         ReadingNote.from_names(
             note, [t for t, f in zip(titles, formats, strict=True) if f.note == note], "column"
         )

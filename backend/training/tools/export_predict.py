@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from cells import Format, decoded  # type: ignore[import-not-found]  # beside it
+from cells import Format, decoded, title_count  # type: ignore[import-not-found]  # beside it
 
 FOLDER = Path(__file__).resolve().parent
 GUESS_COUNT = 5
@@ -47,9 +47,11 @@ def samples_in(path: Path) -> list[tuple[str, torch.Tensor]]:
     names = [column["name"] for column in columns]
     if path.suffix.lower() not in (".csv", ".tsv", ".txt"):
         raise SystemExit(f"{path} is no CSV file. The model needs one with {', '.join(names)}.")
-    lines = [line for line in decoded(path.read_bytes()).splitlines() if line.strip()] or [""]
-    delimiter = max(";\t|,", key=lines[0].count)
+    text, separator = decoded(path.read_bytes())
+    lines = [line for line in text.splitlines() if line.strip()] or [""]
+    delimiter = separator or max(";\t|,", key=lines[0].count)
     rows = [[c.strip() for c in row] for row in csv.reader(lines, delimiter=delimiter)]
+    rows = rows[title_count(rows) :]
     numbered_names = [f"column {number}" for number in range(1, len(rows[0]) + 1)]
     # Columns of a table without a header have numbers for names.
     head = numbered_names if set(names) <= set(numbered_names) else rows.pop(0)

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import torch
 from notes import Notes
-from pictures import SUFFIXES, is_readable, open_picture, picture_size, tensor_of, white_of
+from pictures import is_readable, open_picture, picture_size, tensor_of, white_of
 from PIL import Image
-from splits import divide, files, part_of
+from splits import PICTURES, divide, files, part_of
 
 MOST_EXAMINED = 500
 
@@ -59,7 +59,7 @@ class Boxes(torch.utils.data.Dataset):
         parts, share = [sample.part for sample in samples], settings["VALIDATION_SHARE"]
         membership = divide(parts, [""] * len(samples), share, settings["SEED"])
         described_paths = {sample.path for sample in samples}
-        other_paths = [path for path in files(folder, *SUFFIXES) if path not in described_paths]
+        other_paths = [path for path in files(folder, *PICTURES) if path not in described_paths]
         notes.add("Left out, because no description of boxes is for them", other_paths, "picture")
         notes.add_unused([sample.path for sample in samples], membership, "picture")
         paths = [sample.path for sample in samples]

@@ -5,13 +5,20 @@ import itertools
 import os
 import re
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 
 PARTS = {
     "train": "training", "training": "training",
     "val": "validation", "valid": "validation", "validation": "validation",
     "test": "test", "testing": "test", "t10k": "test",
 }  # fmt: skip
+PICTURES = (
+    ".png", ".apng", ".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".jp2", ".j2k", ".jpf", ".jpx",
+    ".bmp", ".dib", ".gif", ".webp", ".avif", ".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm",
+    ".tga", ".pcx",
+)  # fmt: skip
+"""Suffixes of pictures that Pillow reads."""
+COMPANIONS = (".txt", ".json", ".xml", ".csv", "thumbs.db", "desktop.ini")
 
 
 def part_of_folder(name: str) -> str:
@@ -49,6 +56,19 @@ def sort_by_class(paths: Sequence[str]) -> tuple[list[tuple[str, str, str]], int
         is_in_class = len(parents) > class_level and (level < 0 or part)
         samples.append((path, parents[class_level] if is_in_class else "", part))
     return samples, class_level
+
+
+def other_files(paths: Sequence[str], folders: Collection[str]) -> tuple[str, list[str]]:
+    """Reason and paths of a note on files in folders of classes with another suffix."""
+    level = max((folder.count("/") + 1 for folder in folders), default=0)
+    other_paths = [
+        path
+        for path in paths
+        if "/".join(path.split("/")[:-1][:level]) in folders
+        and not path.lower().endswith(PICTURES + COMPANIONS)
+    ]
+    suffixes = sorted({os.path.splitext(path)[1].lower() or "none" for path in other_paths})
+    return f"Left out, because no picture has their suffix ({', '.join(suffixes[:5])})", other_paths
 
 
 def holds_sets(folders: Sequence[Sequence[str]], level: int) -> bool:

@@ -316,6 +316,11 @@ def test_the_points_do_not_depend_on_the_pieces_in_which_a_file_grows(
             '{"epoch": [1, 2, 3], "loss": [3, 2, 1], "test": [9]}',
             {"loss": {1: 3.0, 2: 2.0, 3: 1.0}},
         ),
+        (
+            "evals.json",
+            '{"train": {"rmse": [5, 4, 3]}, "eval": {"rmse": [7, 6, 5], "mae": [2, 1]}}',
+            {"train/rmse": {1: 5.0, 2: 4.0, 3: 3.0}, "eval/rmse": {1: 7.0, 2: 6.0, 3: 5.0}},
+        ),
         ("k.csv", "Epoch (no.),time [s],loss\n1,7,0.5\n", {"loss": {1: 0.5}}),
         ("history.json", '{"epoch": [1, 2], "loss": [3, 2]}', {"loss": {1: 3.0, 2: 2.0}}),
         (

@@ -4,13 +4,14 @@ A file instances*.json is used, or else each with images, annotations and catego
 train and val are the sets.
 """
 
+import contextlib
 import json
+import math
 import os
 
 from boxes import Boxes, Sample, find_picture
 from notes import Notes
-from pictures import SUFFIXES
-from splits import files, part_of
+from splits import PICTURES, files, part_of
 
 SIDE = 256
 CHANNELS = 3
@@ -45,10 +46,10 @@ def find_samples(folder: str, notes: Notes) -> tuple[list[Sample], list[str]]:
         path for path in json_paths if os.path.basename(path).startswith("instances")
     ] or json_paths
     pictures: dict[str, list[str]] = {}
-    for path in files(folder, *SUFFIXES):
+    for path in files(folder, *PICTURES):
         pictures.setdefault(os.path.basename(path), []).append(path)
     samples: list[Sample] = []
-    categories: dict[int, str] = {}
+    categories: dict[str, str] = {}
     for path in json_paths:
         content = read_json(os.path.join(folder, path))
         if not isinstance(content, dict) or not {"images", "annotations", "categories"} <= set(
@@ -57,7 +58,7 @@ def find_samples(folder: str, notes: Notes) -> tuple[list[Sample], list[str]]:
             continue
         try:
             categories.update(
-                {category["id"]: str(category["name"]) for category in content["categories"]}
+                {str(category["id"]): str(category["name"]) for category in content["categories"]}
             )
             samples += samples_of(content, categories, pictures, part_of(path), notes)
         except ValueError as error:
@@ -66,7 +67,11 @@ def find_samples(folder: str, notes: Notes) -> tuple[list[Sample], list[str]]:
             raise ValueError(f"{path} is not in COCO's form: {error!r}") from error
     if not samples:
         raise ValueError("the dataset has no JSON file with images, annotations and categories")
-    return samples, [categories[key] for key in sorted(categories)]
+    classes = [categories[key] for key in sorted(categories, key=lambda key: (len(key), key))]
+    used_names = {name for sample in samples for name in sample.names}
+    unused_names = [name for name in classes if name not in used_names]
+    notes.add("Without an object in the dataset", unused_names, "class")
+    return samples, classes
 
 
 def read_json(path: str) -> object:
@@ -79,25 +84,26 @@ def read_json(path: str) -> object:
 
 def samples_of(
     content: dict,
-    categories: dict[int, str],
+    categories: dict[str, str],
     pictures: dict[str, list[str]],
     part: str,
     notes: Notes,
 ) -> list[Sample]:
-    objects: dict[int, list[dict]] = {entry["id"]: [] for entry in content["images"]}
+    # Some programs write numbers as texts, also only some of them.
+    objects: dict[str, list[dict]] = {str(entry["id"]): [] for entry in content["images"]}
     crowds, boxless, orphans = [], [], []
     for entry in content["annotations"]:
         lack = ""
-        if entry["image_id"] not in objects:
+        if str(entry["image_id"]) not in objects:
             lack = f"for image {entry['image_id']}, which is not in “images”"
-        elif entry["category_id"] not in categories:
+        elif str(entry["category_id"]) not in categories:
             lack = f"of category {entry['category_id']}, which is not in “categories”"
         if lack and BAD_PICTURES != "skip":
             name = entry.get("id", "without an id")
             remedy = "add it there, or set bad_pictures to “skip” to leave such annotations out"
             raise ValueError(f"annotation {name} is {lack}; {remedy}")
-        target = crowds if entry.get("iscrowd") else objects.get(entry["image_id"], orphans)
-        is_boxed = len(entry.get("bbox", ())) == 4
+        target = crowds if entry.get("iscrowd") else objects.get(str(entry["image_id"]), orphans)
+        is_boxed = len(entry.get("bbox") or ()) == 4
         (orphans if lack else target if is_boxed else boxless).append(entry)
     for reason, annotations in (
         ("they are crowds", crowds),
@@ -108,13 +114,24 @@ def samples_of(
         notes.add(f"Left out, because {reason}", names, "object")
     samples = []
     for image in content["images"]:
-        annotations_of_image = objects[image["id"]]
+        annotations_of_image = objects[str(image["id"])]
         corners = [
             (x, y, x + width, y + height)
-            for x, y, width, height in (annotation["bbox"] for annotation in annotations_of_image)
+            for x, y, width, height in map(box_of, annotations_of_image)
         ]
-        size = (image["width"], image["height"]) if "width" in image and "height" in image else None
+        sides = [int(float(image.get(side) or 0)) for side in ("width", "height")]
+        size = (sides[0], sides[1]) if all(sides) else None
         path = find_picture(pictures, image["file_name"], part)
-        names = [categories[entry["category_id"]] for entry in annotations_of_image]
+        names = [categories[str(entry["category_id"])] for entry in annotations_of_image]
         samples.append(Sample(path, part, corners, names, size))
     return samples
+
+
+def box_of(annotation: dict) -> list[float]:
+    """Left, top, width and height."""
+    with contextlib.suppress(TypeError, ValueError):
+        box = [float(number) for number in annotation["bbox"]]
+        if all(map(math.isfinite, box)):
+            return box
+    name, text = annotation.get("id", "without an id"), json.dumps(annotation["bbox"])
+    raise ValueError(f"the box of annotation {name} has not four numbers: {text[:60]}")

@@ -9,8 +9,7 @@ import re
 
 from boxes import Boxes, Sample
 from notes import Notes
-from pictures import SUFFIXES
-from splits import files, part_of
+from splits import PICTURES, files, part_of
 
 SIDE = 256
 CHANNELS = 3
@@ -49,7 +48,7 @@ def find_samples(folder: str, notes: Notes) -> tuple[list[Sample], list[str]]:
         name = os.path.splitext(os.path.basename(path))[0].lower().removeprefix("gt_")
         regions[part_of(os.path.dirname(path)), name] = path
     samples, skipped = [], []
-    for path in files(folder, *SUFFIXES):
+    for path in files(folder, *PICTURES):
         name = os.path.splitext(os.path.basename(path))[0].lower()
         part = part_of(os.path.dirname(path))
         region_file = regions.get((part, name)) or regions.get(("", name))

@@ -8,8 +8,8 @@ import os
 
 import torch
 from notes import Notes
-from pictures import SUFFIXES, augmented, is_readable, square_picture, white_of
-from splits import divide, files, part_of_folder, sort_by_class
+from pictures import augmented, is_readable, square_picture, white_of
+from splits import PICTURES, divide, files, other_files, part_of_folder, sort_by_class
 
 SIDE = 64
 CHANNELS = 3
@@ -71,14 +71,15 @@ class UserValDataset(UserDataset):
 
 def find_samples(folder: str, notes: Notes) -> list[tuple[str, str, str]]:
     """Path, class and part (training, validation, test or "") of each picture in a class."""
-    paths = [path.replace(os.sep, "/") for path in files(folder, *SUFFIXES)]
-    samples, level = sort_by_class(paths)
+    all_paths = [path.replace(os.sep, "/") for path in files(folder, "")]
+    samples, level = sort_by_class([p for p in all_paths if p.lower().endswith(PICTURES)])
     unclassed_paths = [path for path, name, _ in samples if not name]
     notes.add("Left out, because they are in no folder of a class", unclassed_paths, "picture")
     samples = [sample for sample in samples if sample[1]]
     like_sets = sorted(filter(part_of_folder, {name for _, name, _ in samples}))
     notes.add("Read as classes, although they are named like sets", like_sets, "folder")
     class_folders = {"/".join(path.split("/")[: level + 1]) for path, _, _ in samples}
+    notes.add(*other_files(all_paths, class_folders), "file")
     sibling_folders = {
         os.path.join(os.path.dirname(path), name).replace(os.sep, "/")
         for path in class_folders

@@ -15,7 +15,16 @@ import re
 
 import numpy
 import torch
-from cells import MISSING_NUMBERS, MISSING_VALUES, NUMBER, Format, decoded, format_of, sign_of
+from cells import (
+    MISSING_NUMBERS,
+    MISSING_VALUES,
+    NUMBER,
+    Format,
+    decoded,
+    format_of,
+    sign_of,
+    title_count,
+)
 from notes import Notes
 from splits import divide, files, part_of
 
@@ -236,7 +245,7 @@ class Table:
         return classes.astype(numpy.int64), texts.tolist()
 
     def features_of(self, path: str) -> numpy.ndarray:
-        names, columns, _ = read_table(path, HEADER)
+        names, columns, _ = read_table(path, Notes())
         columns = [*map(unmarked, columns)]
         feature_names = [self.names[n] for n in self.feature_columns]
         if set(feature_names) <= set(names) and len(set(feature_names)) == len(feature_names):
@@ -320,10 +329,10 @@ def read_folder(
     training = (
         training or [path for path in paths if path not in validation_paths] or validation_paths
     )
-    tables = [(path, *read_table(os.path.join(folder, path))) for path in training]
+    tables = [(path, *read_table(os.path.join(folder, path), notes)) for path in training]
     other_paths = []
     for path in validation_paths if validation_paths != training else []:
-        table = (path, *read_table(os.path.join(folder, path)))
+        table = (path, *read_table(os.path.join(folder, path), notes))
         # A test file without the target, as in competitions, cannot measure.
         if table[1] == tables[0][1] or part_of(path) == "validation":
             tables.append(table)
@@ -333,7 +342,7 @@ def read_folder(
     return tables
 
 
-def read_table(path: str, header: str = HEADER) -> tuple[list[str], list[list[str]], list[str]]:
+def read_table(path: str, notes: Notes) -> tuple[list[str], list[list[str]], list[str]]:
     """Names of the columns, the columns as texts, and the place of each row for messages."""
     file = os.path.basename(path)
     if path.lower().endswith(".parquet"):
@@ -350,10 +359,9 @@ def read_table(path: str, header: str = HEADER) -> tuple[list[str], list[list[st
         if not table.num_rows or not cells:
             raise ValueError(f"{file} has no rows")
         return table.column_names, cells, [f"{file}, row {n}" for n in range(1, len(cells[0]) + 1)]
-    text = text_of(path)
-    reader = csv.reader(
-        io.StringIO(text, newline=None), delimiter=delimiter_of(text), skipinitialspace=True
-    )
+    text, separator = text_of(path)
+    delimiter = separator if separator and DELIMITER == "auto" else delimiter_of(text)
+    reader = csv.reader(io.StringIO(text, newline=None), delimiter=delimiter, skipinitialspace=True)
     rows, row_labels = [], []
     try:
         for row in reader:
@@ -364,12 +372,15 @@ def read_table(path: str, header: str = HEADER) -> tuple[list[str], list[list[st
         raise ValueError(f"{file}, line {reader.line_num}: {error}") from error
     if not rows:
         raise ValueError(f"{file} is empty")
+    titles = title_count(rows)
+    notes.add("Left out, because they are titles above the table", row_labels[:titles], "row")
+    rows, row_labels = rows[titles:], row_labels[titles:]
     for row, row_label in zip(rows, row_labels, strict=True):
         if len(row) != len(rows[0]):
             raise ValueError(
                 f"{row_label} has {len(row)} columns, and the first has {len(rows[0])}"
             )
-    has_names = header == "yes" or (header == "auto" and is_header(rows))
+    has_names = HEADER == "yes" or (HEADER == "auto" and is_header(rows))
     names = rows[0] if has_names else [f"column {n}" for n in range(1, len(rows[0]) + 1)]
     rows, row_labels = rows[has_names:], row_labels[has_names:]
     if not rows:
@@ -377,7 +388,7 @@ def read_table(path: str, header: str = HEADER) -> tuple[list[str], list[list[st
     return names, [list(column) for column in zip(*rows, strict=True)], row_labels
 
 
-def text_of(path: str) -> str:
+def text_of(path: str) -> tuple[str, str]:
     with open(path, "rb") as file:
         content = file.read()
     if content[:2] == b"\x1f\x8b":
@@ -396,7 +407,9 @@ def delimiter_of(text: str) -> str:
     if len(text) > 100_000 and len(lines) < 50:
         lines = lines[:-1]
     for delimiter in DELIMITERS.values():
-        counts = {len(row) for row in csv.reader(lines, delimiter=delimiter, skipinitialspace=True)}
+        rows = [*csv.reader(lines, delimiter=delimiter, skipinitialspace=True)]
+        # Between words of a title are spaces, too.
+        counts = set(map(len, rows[title_count(rows) if delimiter != " " else 0 :]))
         if len(counts) == 1 and counts != {1}:
             return delimiter
     return max(DELIMITERS.values(), key=lines[0].count) if lines else ","

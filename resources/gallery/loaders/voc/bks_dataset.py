@@ -8,8 +8,7 @@ from xml.etree import ElementTree
 
 from boxes import Boxes, Sample, find_picture
 from notes import Notes
-from pictures import SUFFIXES
-from splits import files, part_of, part_of_folder
+from splits import PICTURES, files, part_of, part_of_folder
 
 SIDE = 256
 CHANNELS = 3
@@ -40,7 +39,7 @@ class UserValDataset(UserDataset):
 def find_samples(folder: str, notes: Notes) -> tuple[list[Sample], list[str]]:
     """The pictures with their boxes, and the names of the classes."""
     pictures: dict[str, list[str]] = {}
-    for path in files(folder, *SUFFIXES):
+    for path in files(folder, *PICTURES):
         for name in (os.path.basename(path), os.path.splitext(os.path.basename(path))[0]):
             pictures.setdefault(name, []).append(path)
     part_by_name = parts_by_name(folder)

@@ -10,8 +10,7 @@ import re
 
 from boxes import Boxes, Sample
 from notes import Notes
-from pictures import SUFFIXES
-from splits import files, part_of
+from splits import PICTURES, files, part_of
 
 SIDE = 256
 CHANNELS = 3
@@ -21,8 +20,19 @@ BAD_PICTURES = "stop"
 VALIDATION_SHARE = 0.2
 SEED = 1
 
-YAML_NAMES = re.compile(r"^names\s*:\s*(\[[^\]]*\]|\{[^}]*\}|(?:\s*\n(?:\s+|- ).*)+)", re.MULTILINE)
-YAML_NAME = re.compile(r"""(?:^|[\[{,\n])\s*(?:-|\d+\s*:)?\s*['"]?([^\[\]{},\n'"]+)""")
+YAML_NAMES = re.compile(r"""^["']?names["']?\s*:""", re.MULTILINE)
+QUOTED = r"""'(?:''|[^'])*'|"(?:\\.|[^"\\])*\""""
+SPACE = r"(?:\s|(?<!\S)#.*(?:\n|\Z))*"
+"""Spaces, ends of lines and comments."""
+KEY = r"""["']?(?P<key>\d+)["']?\s*:"""
+IN_BRACKETS = re.compile(
+    rf"""{SPACE}(?:{KEY}(?:\s+|(?=["'])))?(?P<name>{QUOTED}|[^\s,[\]{{}}"'#][^,[\]{{}}\n]*?)"""
+    rf"{SPACE}(?:,|(?=[\]}}]))"
+)
+ON_A_LINE = re.compile(
+    rf"{SPACE}(?:-|(?<=[ \t]){KEY})[ \t]+(?P<name>{QUOTED}|.*?)[ \t]*(?:(?<=[ \t])#.*)?(?=\n|\Z)"
+)
+ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|(.))", re.IGNORECASE)
 
 
 class UserDataset(Boxes):
@@ -46,7 +56,7 @@ def find_samples(folder: str, notes: Notes) -> tuple[list[Sample], list[str]]:
     """The pictures with their boxes, and the names of the classes."""
     labels = set(files(folder, ".txt"))
     samples, outlines, used_labels = [], [], set()
-    for path in files(folder, *SUFFIXES):
+    for path in files(folder, *PICTURES):
         sibling_label = f"{os.path.splitext(path)[0]}.txt"
         folders = [re.sub(r"(^|[/\\])images([/\\])", r"\1labels\2", sibling_label), sibling_label]
         label = next((name for name in folders if name in labels), None)
@@ -58,7 +68,7 @@ def find_samples(folder: str, notes: Notes) -> tuple[list[Sample], list[str]]:
     if not samples:
         raise ValueError("the dataset has no text file with boxes that is named like a picture")
     notes.add("Read as the box around an outline", outlines, "object")
-    names = names_of(folder)
+    names = names_of(folder, notes)
     class_count = max((int(name) for sample in samples for name in sample.names), default=-1) + 1
     unnamed = [str(number) for number in range(len(names), class_count)]
     notes.add("Named by their number, because no file names them", unnamed, "class")
@@ -98,13 +108,37 @@ def read_labels(path: str) -> tuple[list[tuple[float, float, float, float]], lis
     return boxes, numbers, outlines
 
 
-def names_of(folder: str) -> list[str]:
+def names_of(folder: str, notes: Notes) -> list[str]:
     for path in files(folder, ".yaml", ".yml", "classes.txt", ".names"):
         with open(os.path.join(folder, path), encoding="utf-8-sig", errors="replace") as file:
             text = file.read()
         if not path.lower().endswith((".yaml", ".yml")):
             return [line.strip() for line in text.splitlines() if line.strip()]
-        match = YAML_NAMES.search(re.sub(r"(^|\s)#.*", "", text))
-        if match is not None:
-            return [name.strip() for name in YAML_NAME.findall(match[1]) if name.strip()]
+        names = yaml_names(text)
+        count = re.search(r"^nc\s*:\s*(\d+)", text, re.MULTILINE)
+        if names and count is not None and int(count[1]) != len(names):
+            notes.add(f"Names {len(names)} classes, although its nc is {count[1]}", [path], "file")
+        if names:
+            return names
     return []
+
+
+def yaml_names(text: str) -> list[str]:
+    """The names in a YAML file: a list or numbered, in brackets or one on each line."""
+    start = YAML_NAMES.search(text)
+    names: dict[int, str] = {}
+    if start is not None:
+        bracket = re.compile(rf"{SPACE}[\[{{]").match(text, start.end())
+        form, position = (IN_BRACKETS, bracket.end()) if bracket else (ON_A_LINE, start.end())
+        while match := form.match(text, position):
+            names[int(match["key"] or len(names))] = unquoted(match["name"])
+            position = match.end()
+    return [names.get(number, str(number)) for number in range(max(names, default=-1) + 1)]
+
+
+def unquoted(name: str) -> str:
+    if name[:1] == "'":
+        return name[1:-1].replace("''", "'")
+    if name[:1] == '"':
+        return ESCAPE.sub(lambda m: m[3] or chr(int(m[1] or m[2], 16)), name[1:-1])
+    return name

@@ -155,6 +155,22 @@ def test_a_name_is_that_of_a_curve(name: str, is_right: bool) -> None:
             {"step": 1024, "episodic_return": 23.5},
         ),
         ("Episode 12: reward 3.5", {"step": 12, "reward": 3.5}),
+        ("iter 10: loss 3.8, time 890.00ms, mfu 3.6%", {"step": 10, "loss": 3.8, "mfu": 3.6}),
+        (
+            "| epoch 002 | loss 7.8 | num_updates 626 | gnorm 2.5 |",
+            {"epoch": 2, "step": 626, "loss": 7.8, "gnorm": 2.5},
+        ),
+        (
+            "[10]\ttrain-rmse:0.85\teval-rmse:0.87",
+            {"step": 10, "train-rmse": 0.85, "eval-rmse": 0.87},
+        ),
+        (
+            "10:\tlearn: 0.63\tbest: 0.64 (9)\ttotal: 90ms",
+            {"step": 10, "learn": 0.63, "best": 0.64},
+        ),
+        ("Epoca 1 di 5 (passo 1'250) – perdita: 2.500", {"epoch": 1, "step": 1250, "perdita": 2.5}),
+        ("epoch 1 took 1.25 minutes", {}),
+        ("[12:30:01] loss: 0.5", {}),
     ],
 )
 def test_a_number_of_a_line_is_read_as_people_write_it(

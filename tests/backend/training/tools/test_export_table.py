@@ -50,6 +50,14 @@ def program(folder: Path, form: object) -> ModuleType:
         (TABLE.partition("\n")[2], "3.5,blue,9,\n", {}),
         (TABLE.replace(",", ";").replace(".", ","), "size;colour;mass\n2,5;red;1\n", {}),
         ("size,y\n1 kg,a\n7 kg,b\n2000 kg,a\n", 'size\n5 kg\n"1,500 kg"\n', {}),
+        ("sep=|\nx|y\n1|a\n2|b\n3|a\n", "sep=;\nx;y\n2;a\n3;b\n", {}),
+        ("x;y;z\n1;2;a\n2;1;b\n3;3;a\n", "Report;;\nx;y;z\n2;1;a\n", {}),
+        ("x,y\n1 sq ft,a\n2 sq ft,b\n3 sq ft,a\n", "x\n2.5 sq ft\n", {}),
+        (
+            "x,y\n2026-01-02 03:00+02:00,a\n2026-01-02 03:00Z,b\n2026-01-03 04:00,a\n",
+            "x\n2026-01-02T03:00-07\n",
+            {},
+        ),
         ("day,y\n2026-01-02,a\n2026-02-03,b\n2026-03-01,a\n", "day\n2026-01-31\n", {}),
         ("day,y\n01.03.2026,a\n13.3.26,b\n14.03.2026,a\n", "day\n2.4.2026\n03.04.69\n", {}),
         (
