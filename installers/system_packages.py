@@ -125,7 +125,7 @@ SLURM = (
     ),
 )
 
-# Its accounting, for the slow tier.
+# Its accounting, which the slow tests install themselves.
 SLURM_DATABASE = (
     SystemPackage("mariadb-server", "mariadbd", _has_tool),
     SystemPackage("slurmdbd", "slurmdbd", _has_tool),
@@ -144,7 +144,7 @@ SCREEN = (
 LIBRARIES: dict[str, tuple[SystemPackage, ...]] = {
     "headless": (),
     "window": QT + WINDOW,
-    "test": QT + WINDOW + SCREEN + CLUSTER + SLURM + SLURM_DATABASE,
+    "test": QT + WINDOW + SCREEN + CLUSTER + SLURM,
 }
 
 

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from backend.base.errors import BackendError
+from backend.records.jobs.launch import networks_of
 
 Subnet = ipaddress.IPv4Network | ipaddress.IPv6Network
 Interface = ipaddress.IPv4Interface | ipaddress.IPv6Interface
@@ -113,12 +114,9 @@ def _networks_of(hosts: Mapping[str, str], addresses: Mapping[str, Sequence[str]
     for node, texts in addresses.items():
         ips = {str(network.ip) for network in map(_interface, (*texts, "127.0.0.1/8")) if network}
         if any(_is_in(ipaddress.ip_network(ip), wide) for ip in ips - {hosts[node]}):
-            return ",".join(map(str, networks))
-    return (
-        str(wide)
-        if all(_is_in(network, wide) for network in networks)
-        else ",".join(map(str, networks))
-    )
+            return networks_of(hosts.values())
+    is_common = all(_is_in(network, wide) for network in networks)
+    return str(wide) if is_common else networks_of(hosts.values())
 
 
 def _is_in(inner: Subnet, outer: Subnet) -> bool:

@@ -8,8 +8,10 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog, QLineEdit, QListView, QMenu
 from pytestqt.qtbot import QtBot
 
+from backend.records.base.layout import DataRoot
 from tests.app.pointer import Hands
-from tests.app.used_data_root import move_in, move_out, rows_of_all
+from tests.app.used_data_root import move_in, rows_of_all
+from tests.keepers import end_keeper
 from tests.programs import open_program
 from tests.windows import find_only
 
@@ -29,7 +31,7 @@ def ids_and_program(qapp, request, tmp_path_factory):
             bot.waitUntil(lambda: program.jobs.job_count == len(ids) + 1)
             bot.waitUntil(lambda: is_in_front(program.window))
             yield ids, program
-        move_out(paths[0])
+        end_keeper(DataRoot(paths[0]))
 
 
 @pytest.fixture

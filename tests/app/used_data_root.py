@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 
-from backend.node.queue.keeper import lock_of
-from backend.node.system import process_identity
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import Optimizer
 from backend.records.jobs.state import JobState
 from backend.services.context.container import open_services
 from backend.services.context.example import create_example
 from tests.fakes import trained
-from tests.waiting import wait_for
 
 SWEEP, SWEEP_NAME, SWEPT = "sweep:digits-k3pf", "digits", 6
 FALLING = [2.0 / step for step in range(1, 31)]
@@ -57,16 +53,6 @@ def move_in(root: Path, catalogue: Path) -> dict[str, str]:
     lines[FAULT_LINE - 1] = "Traceback (most recent call last):"
     log.write_text("\n".join(lines) + "\n")
     return ids
-
-
-def move_out(root: Path) -> None:
-    """End the keeper of its queue. Services that open the root would start another one."""
-    lock = lock_of(DataRoot(root))
-    keeper = lock.holder()
-    if keeper is not None:
-        process_identity.send_signal(keeper, signal.SIGKILL)
-        wait_for(lambda: not process_identity.is_alive(keeper))
-    lock.path.unlink(missing_ok=True)
 
 
 def rows_of_all(total: int) -> int:

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from backend.ssh.interface import CommandResult
 from installers import system_packages
+from installers.console import Progress
 from tests.cluster.cable import Cable
 from tests.cluster.cluster import check_rights
 from tests.cluster.commands import ClusterError, call, ip
@@ -148,11 +149,8 @@ class SlurmCluster:
         required_packages = system_packages.SLURM
         if self._has_database:
             required_packages += system_packages.SLURM_DATABASE
-        if packages := system_packages.list_missing(required_packages):
-            raise ClusterError(
-                f"Slurm is not installed: apt-get install {' '.join(packages)} brings it, as"
-                " ./installers/test does"
-            )
+        self.data.mkdir(parents=True, exist_ok=True)
+        system_packages.install_missing(required_packages, self.data / "packages.log", Progress())
         with contextlib.ExitStack() as stack:
             self.slot = stack.enter_context(claim_slot(self.data))
             # Not in a folder of pytest's, which are closed to munged.

@@ -19,7 +19,6 @@ from tests.cluster.slurm_desktop import HOST, ROOT, slurm_home
 from tests.cluster.user import User
 from tests.integration.tiny import write_sources
 from tests.programs import open_program, services_of
-from tests.waiting import LIMIT_MS
 from widgets.common.theme_manager import ThemeChoice
 from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog
 
@@ -84,7 +83,7 @@ def test_the_whole_way_to_a_curve_of_three_nodes_is_gone_in_the_window(
         services_of(program).library.import_item(kind, source, "tiny")
     _start_on_three(program, user)
     try:
-        user.wait(lambda: _view(program).step > 20, 2 * LIMIT_MS)
+        user.wait(lambda: _view(program).step > 20)
     finally:
         take_pictures(program, user, "training")
     assert _view(program).world_size == 3

@@ -17,9 +17,10 @@ from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.services.context.container import open_services
-from tests.app.used_data_root import QUEUED_NAMES, move_in, move_out
+from tests.app.used_data_root import QUEUED_NAMES, move_in
 from tests.display.desk import HEIGHT, LEFT, RIGHT, Desk
 from tests.fakes import trained
+from tests.keepers import end_keeper
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.slow
@@ -36,7 +37,7 @@ def used_root(tmp_path_factory):
     ids["kept"] = trained.job(root, "kept", [1.0] * 30, pins=pins_of(root, ids[QUEUED_NAMES[0]]))
     put_checkpoint(root, ids["kept"])
     yield root, catalogue, ids
-    move_out(root)
+    end_keeper(DataRoot(root))
 
 
 def pins_of(root, job_id):

@@ -10,13 +10,14 @@ import pytest
 
 from backend.node.system import process_cleanup, process_identity
 from backend.records.base.atomic_files import read_json
-from backend.records.base.layout import JobFolder, run_tag
+from backend.records.base.layout import DataRoot, JobFolder, run_tag
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
 from backend.services.context.container import Services, open_services
 from tests.integration.tiny import ALONE, raw_job, write_sources
+from tests.keepers import end_keeper
 from tests.waiting import wait_for
 
 WORKING = (JobState.TRAINING, JobState.EVALUATING, JobState.SAVING)
@@ -96,6 +97,7 @@ def open_desktop(workplace: Path) -> Iterator[Callable[[], Services]]:
             if view.state.is_live:
                 process_cleanup.end_tagged(run_tag(view.id, view.run), 0.0)
         services.close()
+    end_keeper(DataRoot(workplace / "data"))
 
 
 @pytest.fixture

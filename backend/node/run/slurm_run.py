@@ -17,7 +17,6 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from ipaddress import ip_network
 from pathlib import Path
 
 from backend.base import log
@@ -32,7 +31,7 @@ from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import JobFolder
 from backend.records.base.local_files import Files
 from backend.records.jobs.checkpoint import checkpoint_to_resume, read_checkpoints
-from backend.records.jobs.launch import Launch, launch_of, rank_plans
+from backend.records.jobs.launch import Launch, launch_of, networks_of, rank_plans
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunExit, last_status
 from backend.records.slurm.job import ENDS, logged_end
@@ -191,20 +190,13 @@ def in_allocation(launch: Launch, addresses: Mapping[str, str], tasks: str) -> L
     config = replace(launch.config, placement=allocated_placements)
     networks = launch.launcher.networks
     if not networks:
-        # Each address has a network of its own, of two addresses: Open MPI 5 takes the network of
-        # one address for all addresses, uses the loopback, and the ranks never meet.
-        networks = ",".join(dict.fromkeys(map(_pair_network, addresses.values())))
+        networks = networks_of(addresses.values())
     return replace(
         launch,
         config=config,
         ranks=rank_plans(config, addresses),
         launcher=replace(launch.launcher, networks=networks),
     )
-
-
-def _pair_network(address: str) -> str:
-    network = ip_network(address)
-    return str(network.supernet(new_prefix=network.max_prefixlen - 1))
 
 
 def _node_addresses() -> dict[str, str]:

@@ -26,6 +26,8 @@ MISSING_NUMBERS = MISSING_VALUES | {
 """In a column of texts the others are texts, such as the name of a class."""
 MARK = re.compile(r"[-−–]?9{2,}([.,]0+)?")
 """A number of nines stands for a missing value in many files."""
+HEADER_ROWS = 100
+"""Rows below a header that are compared with it."""
 MOST_WORDS, LEAST_IDS = 3, 10
 SPACES = re.compile(r"(?<=\d)[ '’_\u00a0\u2009\u202f](?=\d{3}(?!\d))")
 NUMBER = re.compile(
@@ -247,6 +249,33 @@ def words_note(cells: Sequence[str], matches: Sequence[re.Match[str] | None]) ->
         return f"Read as texts, because of “{cells[0][:40]}” at the top: delete a row of units"
     quoted_words = " and ".join(f"“{word[:40]}”" for word in sorted(words))
     return f"Read as texts, because of {quoted_words}, which may be a missing mark"
+
+
+def is_header(rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether the first row has names: most of its cells are no numbers as those below.
+
+    Names may look like a number with a unit, such as ``1stFlrSF``. Without numbers below, the first
+    row has names if each of its texts is nowhere below.
+    """
+    first_row, data_rows = rows[0], rows[1:]
+    columns = [*zip(*data_rows[:HEADER_ROWS])]
+    balance = sum(map(name_balance, first_row, columns))
+    if balance or any(map(NUMBER.fullmatch, first_row)):
+        return balance > 0
+    if not data_rows or any(NUMBER.fullmatch(cell) for row in data_rows for cell in row):
+        return True
+    return not any(cell in column for cell, column in zip(first_row, zip(*data_rows)))
+
+
+def name_balance(cell: str, column: Sequence[str]) -> int:
+    """Return 1 for a cell that is no number as those of its column, -1 for one that is, else 0."""
+    values = [value for value in column if value.casefold() not in MISSING_NUMBERS]
+    matches = [match for match in map(NUMBER.fullmatch, values) if match is not None]
+    if not values or len(matches) < len(values) or cell.casefold() in MISSING_NUMBERS:
+        return 0
+    match = NUMBER.fullmatch(cell)
+    is_number = match is not None and match["unit"] in {match["unit"] for match in matches}
+    return -1 if is_number else 1
 
 
 def sign_of(columns: Sequence[Sequence[str]]) -> str:

@@ -6,7 +6,8 @@ Python 3.9: the records are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -214,6 +215,17 @@ def _parse_argv(
         "rank_module": following.get("--module", RANK_MODULE),
         "launcher": json_value(launcher),
     }
+
+
+def networks_of(addresses: Iterable[str]) -> str:
+    """Return a network for each address, separated by commas, as mpirun takes them.
+
+    A network has two addresses: Open MPI 5.0 takes one with a single address (/32) for all
+    addresses, so in an allocation of Slurm it used the loopback, and the ranks never met.
+    """
+    networks = [ipaddress.ip_network(address) for address in addresses]
+    pairs = [network.supernet(new_prefix=network.max_prefixlen - 1) for network in networks]
+    return ",".join(dict.fromkeys(map(str, pairs)))
 
 
 def rank_plans(config: JobConfig, hosts: Mapping[str, str]) -> tuple[RankPlan, ...]:

@@ -23,10 +23,10 @@ from backend.records.base import number_format
 from backend.records.base.cells import (
     MISSING_NUMBERS,
     MISSING_VALUES,
-    NUMBER,
     Format,
     decoded,
     format_of,
+    is_header,
     sign_of,
     title_count,
 )
@@ -320,7 +320,7 @@ def _columns(names: str, rows: list[list[str]], notes: list[ReadingNote]) -> _Sh
     if len(classes) > 1 and (is_text or (is_whole and len(classes) <= _MAX_CLASSES)):
         sizes["classes"] = len(classes)
     settings = {"missing": "mean"} if is_missing else {}
-    is_named = len(rows) > 1 and not any(map(NUMBER.fullmatch, rows[0]))
+    is_named = len(rows) > 1 and is_header(rows)
     titles = rows[0] if is_named else [f"column {number + 1}" for number in range(len(rows[0]))]
     notes += [
         ReadingNote.from_names(

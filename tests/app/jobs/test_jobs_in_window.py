@@ -1,14 +1,11 @@
 """The whole window: two jobs in Compare, from their folders, and jobs in the queue."""
 
 import csv
-import signal
 from functools import partial
 
 import pytest
 from PySide6.QtWidgets import QFileDialog
 
-from backend.node.queue.keeper import lock_of
-from backend.node.system import process_identity
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import Optimizer
 from backend.records.jobs.state import JobState
@@ -17,7 +14,7 @@ from backend.services.context.container import open_services
 from backend.services.context.example import create_example
 from tests.app.main.test_bootstrap import open_program, paths
 from tests.fakes import trained
-from tests.waiting import wait_for
+from tests.keepers import end_keeper
 from tests.windows import find_button, find_only
 from widgets.common.banner import Banner
 from widgets.jobs.actions import job_actions
@@ -97,14 +94,9 @@ def draft(paths):
     services = open_services(*paths)
     view = create_example(services, 1)
     services.queue.pause()
-    lock = lock_of(services.data_root)
     services.close()
     yield view
-    keeper = lock.holder()
-    if keeper is not None:
-        process_identity.send_signal(keeper, signal.SIGKILL)
-        wait_for(lambda: not process_identity.is_alive(keeper))
-    lock.path.unlink(missing_ok=True)
+    end_keeper(services.data_root)
 
 
 def test_s1_a_draft_is_queued_by_a_click_and_starts_when_the_queue_goes_on(

@@ -22,6 +22,7 @@ from cells import (
     Format,
     decoded,
     format_of,
+    is_header,
     sign_of,
     title_count,
 )
@@ -413,19 +414,6 @@ def delimiter_of(text: str) -> str:
         if len(counts) == 1 and counts != {1}:
             return delimiter
     return max(DELIMITERS.values(), key=lines[0].count) if lines else ","
-
-
-def is_header(rows: list[list[str]]) -> bool:
-    """Whether the first row has no number, and is over numbers or has texts of its own."""
-    first_row, data_rows = rows[0], rows[1:]
-    if any(NUMBER.fullmatch(cell) for cell in first_row):
-        return False
-    if not data_rows or any(NUMBER.fullmatch(cell) for row in data_rows for cell in row):
-        return True
-    return all(
-        cell not in column
-        for cell, column in zip(first_row, zip(*data_rows, strict=True), strict=True)
-    )
 
 
 def numbers(cells: list[str], form: Format) -> numpy.ndarray:

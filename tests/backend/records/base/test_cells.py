@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.records.base.cells import format_of, number_in
+from backend.records.base.cells import format_of, is_header, number_in
 
 
 @pytest.mark.parametrize(
@@ -74,3 +74,23 @@ def test_each_way_to_write_a_number_is_read_back_alone_and_in_a_column(
     text = f"{digits}{unit}"
     assert number_in(text, decimal) == value
     assert format_of([text], decimal).parse(text) == value
+
+
+@pytest.mark.parametrize(
+    ("table", "has_header"),
+    [
+        ("a,b|1,2|3,4", True),
+        ("1stFlrSF,2ndFlrSF,price|856,854,208500|1262,0,181500", True),
+        ("id,3D,kind|1,2.5,a|2,3,b", True),
+        ("mass,kind|5 kg,a|7 kg,b", True),
+        ("name,kind|a,x|b,y", True),
+        ("5 kg,a|7 kg,b", False),
+        ("1,2|3,4", False),
+        ("1,a|2,a|3,b", False),
+        ("ERR,2,3|1,2,3|4,5,6", False),
+        ("NA,2,3|1,2,3|4,5,6", False),
+        ("a,x|b,x|a,y", False),
+    ],
+)
+def test_a_header_is_no_number_where_numbers_are_below(table: str, has_header: bool) -> None:
+    assert is_header([row.split(",") for row in table.split("|")]) is has_header
