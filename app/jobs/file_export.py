@@ -63,16 +63,18 @@ class FileExport(Controller):
             self._write(f"{name}.csv", write)
 
     def _write(self, suggested: str, write: Callable[[Path], Path]) -> None:
-        kind = _FILTERS[Path(suggested).suffix]
+        name_filter = _FILTERS[Path(suggested).suffix]
         safe_name = suggested.replace("/", " ").replace("\\", " ")
         # The dialog itself asks before it overwrites a file.
-        target, _ = QFileDialog.getSaveFileName(self._window, "Save", safe_name, kind)
-        if not target:
+        chosen_path, _ = QFileDialog.getSaveFileName(self._window, "Save", safe_name, name_filter)
+        if not chosen_path:
             return
-        path = Path(target)
+        path = Path(chosen_path)
         self._runner.notify(f"Writing {path.name}…")
         self.serve(
-            "save", lambda: write(path), lambda file: self._runner.notify(f"Saved {file.name}")
+            "save",
+            lambda: write(path),
+            lambda saved_path: self._runner.notify(f"Saved {saved_path.name}"),
         )
 
 

@@ -102,7 +102,9 @@ class JobController(Controller):
         actions.add_handler(job_actions.REPLAY, self.replay)
         actions.add_handler(
             job_actions.NEW_FROM,
-            lambda job_id, checkpoint: self.clone(job_id, {"start_from": f"{job_id}/{checkpoint}"}),
+            lambda job_id, checkpoint_name: self.clone(
+                job_id, {"start_from": f"{job_id}/{checkpoint_name}"}
+            ),
         )
         actions.add_handler(job_actions.EXPORT_TO, self.export)
         actions.add_handler(job_actions.CANCEL_EXPORT, self._cancel_export)

@@ -71,7 +71,7 @@ class TemplateController(DialogController[LoadDialog | Question]):
             self.dialog.show_kind(JOBS)
 
     def list_templates(self, on_result: Callable[[tuple[Template, ...]], None]) -> None:
-        """Return the existing templates; none if they cannot be read."""
+        """Call ``on_result`` with the templates, or with none if they cannot be read."""
         self.serve(_QUEUE, self._templates.list, on_result, lambda _message: on_result(()))
 
     # Start from a template.

@@ -57,11 +57,11 @@ class OrphanFinder(Controller):
             self._ending_processes[node].discard(orphan.process)
             self._show(node, remaining_orphans)
             still_runs = any(o.process == orphan.process for o in remaining_orphans)
-            title = process_label(orphan)
+            label = process_label(orphan)
             self._runner.notify(
-                f"{title} did not end. Ask the node's administrator."
+                f"{label} did not end. Ask the node's administrator."
                 if still_runs
-                else f"Ended {title}."
+                else f"Ended {label}."
             )
 
         def report_error(message: str) -> None:
@@ -69,8 +69,8 @@ class OrphanFinder(Controller):
             self._show(node, self._orphans_by_node.get(node, ()))
             self._runner.notify(message)
 
-        end = partial(self._services.nodes.end_orphans, node, (orphan,))
-        self.serve(f"orphans {node}", end, report_outcome, report_error)
+        end_orphan = partial(self._services.nodes.end_orphans, node, (orphan,))
+        self.serve(f"orphans {node}", end_orphan, report_outcome, report_error)
 
     def _show(self, node: str, orphans: tuple[Orphan, ...]) -> None:
         self._orphans_by_node[node] = orphans

@@ -1,4 +1,4 @@
-"""The only module that starts threads.
+"""Threads for the work of the window; no other module of it starts one.
 
 A thread here runs a plain function: it owns no state and touches no Qt object. Its outcome, a
 frozen value or an exception, comes back as a call on the GUI thread, and so do its reports of

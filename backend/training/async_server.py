@@ -404,24 +404,24 @@ class AsyncServer(Leader):
         if batch_numbers is not None:
             del batch_numbers[: len(message["batches"])]
         # Pushes that are on their way come first, so it may be some steps later.
-        has_reason = self._services.watcher.is_requested or self._is_due()
-        self._is_paused |= has_reason and self._has_batches_left()
-        seconds = now_s - self._last_push_s
+        must_pause = self._services.watcher.is_requested or self._is_due()
+        self._is_paused |= must_pause and self._has_batches_left()
+        since_last_push_s = now_s - self._last_push_s
         self._last_push_s = now_s
-        samples = sum(len(self._batch_positions[number]) for number in message["batches"])
+        sample_count = sum(len(self._batch_positions[number]) for number in message["batches"])
         metrics = {
             **shard.server.staleness.metrics(),
-            **self._push_rate.add(now_s, samples),
+            **self._push_rate.add(now_s, sample_count),
             "server queue": float(len(self._waiting_workers)),
         }
-        size = self._rendezvous.world_size
-        losses = [0.0] * size
+        world_size = self._rendezvous.world_size
+        losses = [0.0] * world_size
         losses[worker] = loss
         pending = PendingStep(
-            *(state.step, state.epoch, state.epoch_step, message["rate"], seconds),
+            *(state.step, state.epoch, state.epoch_step, message["rate"], since_last_push_s),
             *(self._config.gradient_norm is not None, metrics),
         )
-        times = tuple(self._step_ms.get(rank, 0.0) for rank in range(size))
+        rank_step_ms = tuple(self._step_ms.get(rank, 0.0) for rank in range(world_size))
         result = StepResult(
             stop=False,
             save=False,
@@ -431,8 +431,8 @@ class AsyncServer(Leader):
             has_nan_buffer=message["has_nan_buffer"],
             metrics=message["metrics"],
             losses=tuple(losses),
-            rank_step_ms=times,
-            rank_steps=tuple(self._rank_steps.get(rank, RankStep()) for rank in range(size))
+            rank_step_ms=rank_step_ms,
+            rank_steps=tuple(self._rank_steps.get(rank, RankStep()) for rank in range(world_size))
             if self._live_workers <= self._rank_steps.keys()
             else (),
         )

@@ -60,19 +60,19 @@ def kind_color(kind: str) -> QColor:
 
 def paint_strip(painter: QPainter, box: QRectF, graph: LayerGraph, layers: Sequence[Layer]) -> None:
     """Paint a graph small, from left to right: each layer is a block in the colour of its kind."""
-    kinds = {layer.name: layer.kind for layer in layers}
+    kind_by_name = {layer.name: layer.kind for layer in layers}
     length_scale, breadth_scale = (
         box.width() / (graph.height or 1),
         box.height() / (graph.width or 1),
     )
-    length, breadth = max(NODE_H * length_scale, 1.0), NODE_W * breadth_scale
+    block_length, block_breadth = max(NODE_H * length_scale, 1.0), NODE_W * breadth_scale
     # Nothing overlaps where many layers share few pixels.
-    radius = min(2.0, length / 4)
+    radius = min(2.0, block_length / 4)
     for node in graph.nodes:
-        if node.name in kinds:
+        if node.name in kind_by_name:
             x, y = box.left() + node.y * length_scale, box.top() + node.x * breadth_scale
-            block = QRectF(x - length / 2, y - breadth / 2, length, breadth)
-            fill_round(painter, block, kind_color(kinds[node.name]), radius)
+            block = QRectF(x - block_length / 2, y - block_breadth / 2, block_length, block_breadth)
+            fill_round(painter, block, kind_color(kind_by_name[node.name]), radius)
 
 
 class _Node(QGraphicsItem):

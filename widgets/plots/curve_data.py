@@ -346,14 +346,12 @@ class CurveData:
         new_gaps = ~np.isfinite(values)
         if self._gap_reason is GapReason.NO_READING or not new_gaps.any():
             return
-        previous_gaps = np.isnan(self._raw.cut(max(self._raw.size - 2, 0), self._raw.size))
-        padded_gaps = np.concatenate(
-            (np.array([True, False])[: 2 - len(previous_gaps)], previous_gaps)
-        )
-        all_gaps = np.concatenate((padded_gaps, new_gaps))
-        is_start = new_gaps & ~all_gaps[1:-1]
+        last_gaps = np.isnan(self._raw.cut(max(self._raw.size - 2, 0), self._raw.size))
+        last_two_gaps = np.concatenate((np.array([True, False])[: 2 - len(last_gaps)], last_gaps))
+        gaps_from_last_two = np.concatenate((last_two_gaps, new_gaps))
+        is_start = new_gaps & ~gaps_from_last_two[1:-1]
         if self._gap_reason is GapReason.NOT_MEASURED:
-            is_start &= np.isinf(values) | ~all_gaps[:-2]
+            is_start &= np.isinf(values) | ~gaps_from_last_two[:-2]
         self._nan_starts.extend(np.flatnonzero(is_start).astype(np.float64) + self._raw.size)
 
     def _first_index(self, axis: XAxis, *, log: bool) -> int:

@@ -95,20 +95,20 @@ def _check_python(bundle: VerifiedArchive) -> None:
     A job that failed because of its own source is imported unchanged.
     """
     manifest = bundle.manifest
-    bundle_python = max((_python_version(run.python) for run in manifest.runs), default=(0, 0))
-    if bundle_python <= _python_version(platform.python_version()):
+    newest_python = max((_python_version(run.python) for run in manifest.runs), default=(0, 0))
+    if newest_python <= _python_version(platform.python_version()):
         return
-    for version in manifest.versions.values():
+    for item_version in manifest.versions.values():
         for path in manifest.files:
-            if version.kind is Kind.DATASET or not version.folder:
+            if item_version.kind is Kind.DATASET or not item_version.folder:
                 continue
-            if path.startswith(f"{version.folder}/") and path.endswith(".py"):
+            if path.startswith(f"{item_version.folder}/") and path.endswith(".py"):
                 try:
                     ast.parse(bundle.read(path))
                 except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
                     raise BackendError(
                         f"{bundle.path.name} cannot be imported: “{sanitize(path)}” is written "
-                        f"for Python {bundle_python[0]}.{bundle_python[1]}, and this is Python "
+                        f"for Python {newest_python[0]}.{newest_python[1]}, and this is Python "
                         f"{platform.python_version()}.",
                         "Use a Ringmaster with that Python; nothing was imported.",
                     ) from error

@@ -48,22 +48,22 @@ class Rescan:
         """Read the whole data root into the catalogue, replacing its content."""
         counts: dict[str, int] = {}
         forgotten_labels: list[str] = []
-        swept_labels: list[str] = []
+        removed_staging_labels: list[str] = []
         problems: list[str] = []
         for kind in Kind:
             items = []
-            for folder in self._versions(kind):
+            for version_folder in self._versions(kind):
                 progress.step(0, 0, f"Reading {kind.folder}")
                 try:
-                    items.append(library_files.read_item(folder))
+                    items.append(library_files.read_item(version_folder))
                 except BackendError as error:
                     problems.append(error.message)
             for staging_folder in staging.stagings(library_files.kind_folder(self._root, kind)):
                 if staging_folder.is_left_over:
                     staging.sweep(staging_folder)
-                    swept_labels.append(f"{kind.value} {staging_folder.name}")
-            removed_versions = {(i.name, i.version) for i in self._catalogue.items(kind)}
-            removed_versions -= {(item.name, item.version) for item in items}
+                    removed_staging_labels.append(f"{kind.value} {staging_folder.name}")
+            catalogue_versions = {(i.name, i.version) for i in self._catalogue.items(kind)}
+            removed_versions = catalogue_versions - {(item.name, item.version) for item in items}
             forgotten_labels += [
                 f"{kind.value} {name}@{version}" for name, version in sorted(removed_versions)
             ]
@@ -77,14 +77,14 @@ class Rescan:
                 views.append(self._jobs.read(job_id))
             except BackendError as error:
                 problems.append(error.message)
-        removed_jobs = sorted(self._catalogue.job_ids() - {view.id for view in views})
+        removed_job_ids = sorted(self._catalogue.job_ids() - {view.id for view in views})
         self._catalogue.put_jobs(views)
-        self._catalogue.remove_jobs(removed_jobs)
+        self._catalogue.remove_jobs(removed_job_ids)
         return RescanReport(
             **counts,
             jobs=len(views),
-            forgotten=(*forgotten_labels, *(f"job {job_id}" for job_id in removed_jobs)),
-            swept=tuple(swept_labels),
+            forgotten=(*forgotten_labels, *(f"job {job_id}" for job_id in removed_job_ids)),
+            swept=tuple(removed_staging_labels),
             problems=tuple(problems),
         )
 

@@ -1,4 +1,4 @@
-"""Judges of the machine: GPUs, memory, limits, processes. Pure."""
+"""Checks of a machine and its data root: GPUs, memory, limits, processes, reservations."""
 
 from __future__ import annotations
 
@@ -102,16 +102,18 @@ def shared_memory(target: PreflightTarget, reply: Reply) -> Iterator[Result]:
 
 
 def open_files(target: PreflightTarget, reply: Reply) -> Iterator[Result]:
-    file_limit, workers = reply["open_files"], target.loader_workers
-    needed_files = MIN_OPEN_FILES + _OPEN_FILES_OF_WORKER * min(workers, _MAX_COUNTED_WORKERS)
+    file_limit, loader_workers = reply["open_files"], target.loader_workers
+    needed_files = MIN_OPEN_FILES + _OPEN_FILES_OF_WORKER * min(
+        loader_workers, _MAX_COUNTED_WORKERS
+    )
     if file_limit is None or file_limit >= needed_files:
         return
-    consumer = f"a rank with {_worker_label(workers)}" if workers else "a rank"
+    rank_label = f"a rank with {_worker_label(loader_workers)}" if loader_workers else "a rank"
     yield Result(
-        f"A process on {target.label} can open only {file_limit} files; {consumer} needs "
+        f"A process on {target.label} can open only {file_limit} files; {rank_label} needs "
         f"{needed_files}.",
-        f"{'Use fewer loader workers, or raise' if workers else 'Raise'} nofile to 1024 or more "
-        f"in /etc/security/limits.conf on {target.label}.",
+        f"{'Use fewer loader workers, or raise' if loader_workers else 'Raise'} nofile to 1024 or "
+        f"more in /etc/security/limits.conf on {target.label}.",
     )
 
 

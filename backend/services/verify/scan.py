@@ -173,17 +173,17 @@ class Scan:
             folder = self.root.job(job_id)
             if self.cannot_list(folder.path):
                 continue
-            file, job_error, run_inspection = None, None, None
+            job_file, file_error, run_inspection = None, None, None
             try:
                 run_inspection = inspect(folder)
             except BackendError as error:
                 self.not_checked.append(error.with_remedy)
             try:
-                file = read_job(folder)
+                job_file = read_job(folder)
             except BackendError as error:
-                job_error = error
+                file_error = error
             yield ScannedJob(
-                folder, frozenset(self.names(folder.path)), file, job_error, run_inspection
+                folder, frozenset(self.names(folder.path)), job_file, file_error, run_inspection
             )
 
     def outputs(self, job: ScannedJob) -> Iterator[OpenJob]:

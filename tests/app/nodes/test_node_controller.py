@@ -208,10 +208,10 @@ def test_without_a_keyring_the_tick_is_off_and_says_why(dialog, cluster):
     cluster.answers = [PassphraseNeeded("Locked.", "", "/key")]
     dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
     page = find_only(PassphrasePage, dialog)
-    assert not page.store_column.isEnabled()
+    assert not page.store_box.isEnabled()
     assert "This computer has no system keyring." in visible_texts(page)
     dialog.show_keyring("")
-    assert page.store_column.isEnabled()
+    assert page.store_box.isEnabled()
     assert not shows_text(page, "has no system keyring")
 
 

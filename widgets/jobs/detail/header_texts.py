@@ -110,21 +110,25 @@ def stop_cost_message(
     *,
     is_overdue: bool = False,
 ) -> str:
-    """Return the cost of pressing the button; ``is_overdue``: stopping takes too long."""
+    """Return what Stop or Kill would lose, or how the job starts next.
+
+    Args:
+        is_overdue: Stopping takes too long.
+    """
     newest = max(checkpoints, key=lambda c: (c.step, c.run), default=None)
-    newest_sentence = saved_time = position = ""
+    newest_sentence, last_saved_text = "", "its start"
     if newest is not None:
         # The time itself: "5 min ago" would not change while no update arrives.
         created = instant(newest.created)
-        saved_time = formats.time_with_day(created, datetime.now().astimezone()) if created else ""
-        position = f"epoch {newest.epoch}" if newest.epoch else f"step {formats.count(newest.step)}"
+        saved_text = formats.time_with_day(created, datetime.now().astimezone()) if created else ""
         # A script's file may name no step.
-        position = position if newest.epoch or newest.step else newest.name
-        newest_sentence = f"Newest checkpoint: {position}, {saved_time}.".replace(", .", ".")
+        step_text = f"step {formats.count(newest.step)}" if newest.step else newest.name
+        position_text = f"epoch {newest.epoch}" if newest.epoch else step_text
+        last_saved_text = ", ".join(filter(None, (position_text, saved_text)))
+        newest_sentence = f"Newest checkpoint: {last_saved_text}."
     if view.state is JobState.STOPPING and is_overdue:
-        lost_after = f"{position}, {saved_time}" if newest is not None else "its start"
         # Short enough for a small window, whatever the day of the checkpoint.
-        return f"Stopping is slow. “Kill now” loses everything after {lost_after}."
+        return f"Stopping is slow. “Kill now” loses everything after {last_saved_text}."
     if view.state is JobState.STOPPING:
         if view.config.script:
             return f"The script was asked to stop. {newest_sentence}".strip()

@@ -67,7 +67,7 @@ class TrustPage(QWidget):
         self.fingerprint = Label("", "mono", wrap=True, selectable=True)
         copy_button = IconButton("copy", "Copy the fingerprint")
         copy_button.clicked.connect(self._copy)
-        plate = StyledFrame(
+        fingerprint_frame = StyledFrame(
             "sunken",
             row(
                 IconLabel("fingerprint", "text2", ICON_NAV),
@@ -76,7 +76,9 @@ class TrustPage(QWidget):
                 margins=(S3, S2, S2, S2),
             ),
         )
-        hint = Label("To print the fingerprint, run this on the node itself:", "small", "text2")
+        hint_label = Label(
+            "To print the fingerprint, run this on the node itself:", "small", "text2"
+        )
         self._command = Label("", "mono", "text2", selectable=True)
         self.trust = Button("Trust", tip="Remember this key for the node")
         self.trust.setAutoDefault(False)
@@ -86,8 +88,8 @@ class TrustPage(QWidget):
         self.setLayout(
             col(
                 self._explanation,
-                plate,
-                col(hint, self._command, gap=2),
+                fingerprint_frame,
+                col(hint_label, self._command, gap=2),
                 STRETCH,
                 S2,
                 row(STRETCH, self.trust, self.default, gap=S2),
@@ -214,8 +216,8 @@ class PassphrasePage(QWidget):
         self.edit = LineEdit(name="Passphrase")
         self.edit.setEchoMode(QLineEdit.EchoMode.Password)
         self.field = Field("Passphrase", self.edit, note="Kept in memory until the window closes.")
-        self.store_column = CheckBox("Store it in the system keyring")
-        self.store_column.setEnabled(False)
+        self.store_box = CheckBox("Store it in the system keyring")
+        self.store_box.setEnabled(False)
         self._keyring_reason = Label("", "small", "text3", wrap=True)
         self._keyring_reason.hide()
         self.default = Button("Unlock", kind="primary")
@@ -224,7 +226,7 @@ class PassphrasePage(QWidget):
         self.edit.textChanged.connect(lambda text: self.default.setEnabled(bool(text)))
         back_button = Button("Back")
         back_button.clicked.connect(self._request_back)
-        store_column = col(self.store_column, self._keyring_reason, gap=2)
+        store_column = col(self.store_box, self._keyring_reason, gap=2)
         self.setLayout(
             col(
                 self.field,
@@ -242,9 +244,9 @@ class PassphrasePage(QWidget):
 
     def show_keyring(self, reason: str) -> None:
         """Set whether the system has a keyring: "", or why not."""
-        self.store_column.setEnabled(not reason)
+        self.store_box.setEnabled(not reason)
         if reason:
-            self.store_column.setChecked(False)
+            self.store_box.setChecked(False)
         self._keyring_reason.setText(reason)
         self._keyring_reason.setVisible(bool(reason))
 
@@ -253,7 +255,7 @@ class PassphrasePage(QWidget):
         text = self.edit.text()
         self.edit.clear()
         if text:
-            self.passphrase_given.emit(text, self.store_column.isChecked())
+            self.passphrase_given.emit(text, self.store_box.isChecked())
 
     @Slot()
     def _request_back(self) -> None:
