@@ -239,7 +239,7 @@ class JobLifecycle:
 
         The nodes were checked before.
         """
-        previous_config = job_files.read_job(folder).config
+        changes = ""
         with as_backend_error(f"The job {file.id} could not be started"):
             # If another desktop was first, the only run is that of the other desktop.
             has_started = self._starter.start(
@@ -251,6 +251,8 @@ class JobLifecycle:
                 progress=progress,
             )
             if has_started and is_changed:
+                previous_config = job_files.read_job(folder).config
+                changes = changes_text(previous_config.to_dict(), file.config.to_dict())
                 job_files.write_placement(folder, file.config)
         if not has_started:
             return _unchanged_view(self._queries.show(file.id), is_changed)
@@ -258,7 +260,6 @@ class JobLifecycle:
         if resume_from:
             entry = f"Resumed from {checkpoint_label}{Path(resume_from).stem}"
         if is_changed:
-            changes = changes_text(previous_config.to_dict(), file.config.to_dict())
             entry += f" with {changes}" if changes else ""
             entry += " on " + ", ".join(wording.node_label(p.node) for p in file.config.placement)
         if next_run_config(file.config) != file.config:

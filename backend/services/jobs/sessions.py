@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.node.system.wording import node_label
+from backend.records.base.account import expand_home
 from backend.records.base.layout import NodeHome
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.script import REQUIREMENTS, SESSION, command_line, session_kind
@@ -157,7 +158,7 @@ class SessionService:
             tokens += ["-J", address.jump]
         if address.port:
             tokens += ["-p", str(address.port)]
-        if address.identity and Path(address.identity).expanduser().exists():
+        if address.identity and expand_home(address.identity).exists():
             tokens += ["-i", address.identity]
         tokens.append(f"{address.user}@{address.host}" if address.user else address.host)
         devices = ",".join(placement.gpus)

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from cells import Format, decoded, title_count  # type: ignore[import-not-found]  # beside it
 
 FOLDER = Path(__file__).resolve().parent
 GUESS_COUNT = 5
@@ -47,6 +46,8 @@ def samples_in(path: Path) -> list[tuple[str, torch.Tensor]]:
     names = [column["name"] for column in columns]
     if path.suffix.lower() not in (".csv", ".tsv", ".txt"):
         raise SystemExit(f"{path} is no CSV file. The model needs one with {', '.join(names)}.")
+    from cells import decoded, title_count  # type: ignore[import-not-found]  # beside it
+
     text, separator = decoded(path.read_bytes())
     lines = [line for line in text.splitlines() if line.strip()] or [""]
     delimiter = separator or max(";\t|,", key=lines[0].count)
@@ -78,6 +79,8 @@ def numbers_of(cell: str, column: dict[str, Any], missing_marks: list[str]) -> l
     """Return what the loader makes of a cell: 0 and 1 for texts, or one scaled number."""
     if column["kind"] == "texts":
         return [float(cell == text) for text in column["texts"]]
+    from cells import Format
+
     form = Format(*(column[key] for key in ("kind", "decimal", "unit", "day_first")))
     is_missing = cell.casefold() in missing_marks
     value = column["if_missing"] if is_missing else form.parse(cell)

@@ -10,14 +10,14 @@ from PySide6.QtWidgets import QFileDialog
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.checkpoint import Checkpoint
-from tests.app.test_bad_input import form
+from tests.app.test_bad_input import form, page
 from tests.backend.services.sweeps.test_sweep_service import paths, services
 from tests.fakes import trained
 from tests.integration.tiny import raw_job
 from tests.windows import finish_timers, setting_field
 from widgets.jobs.form.job_fields import JobDraft
 
-__all__ = ["form", "paths", "services"]
+__all__ = ["form", "page", "paths", "services"]
 
 NAME = "epoch-3-step-30"
 

@@ -23,20 +23,21 @@ ROWS = [f"{n}.5,{('red', 'blue', 'größer')[n % 3]},{n * n},{('good', 'bad')[n 
 TABLE = "\n".join(["size,colour,mass,kind", *ROWS]) + "\n"
 
 
+@pytest.fixture(autouse=True)
+def cells_are_beside_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cells", cells)
+
+
 def program(folder: Path, form: object) -> ModuleType:
     """The predict.py of an export, in its folder, with this form of its input."""
     folder.mkdir(exist_ok=True)
     shutil.copy(export._FOLDER / "export_predict.py", folder / "predict.py")
-    shutil.copy(cells.__file__, folder / "cells.py")
     (folder / "input.json").write_text(json.dumps(form))
     spec = importlib.util.spec_from_file_location("exported_predict", folder / "predict.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(folder)
-        spec.loader.exec_module(module)
-    del sys.modules["cells"]
+    spec.loader.exec_module(module)
     return module
 
 
