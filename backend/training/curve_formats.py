@@ -35,6 +35,8 @@ NO_METRICS = frozenset(
 )
 GROUPS = ("mode", "split", "phase", "subset", "stage")
 """Names of a text that describes a row's values, such as ``"mode": "val"``."""
+_METRIC_NAMES = ("metric", "metric_name", "tag", "variable", "key", "name")
+"""Names of a text that names the row's ``value``, as in ``"metric": "loss", "value": 0.5``."""
 _COMPARED_BYTES = 4096
 _CHUNK_BYTES = 4_000_000
 """Bytes that are read from a file at once; the rest is read the next time."""
@@ -243,6 +245,18 @@ def flatten_row(row: Row, prefix: str = "") -> dict[str, Any]:
         else:
             values[name] = value
     return values
+
+
+def named_value(row: Row) -> Row:
+    """Return a row with one metric's name and value, of a long table, as one with that metric."""
+    keys = {normalized(key): key for key in row}
+    name_key = next((keys[name] for name in _METRIC_NAMES if name in keys), "")
+    if not isinstance(row.get(name_key), str) or "value" not in keys:
+        return row
+    other_values = {
+        key: value for key, value in row.items() if key not in (name_key, keys["value"])
+    }
+    return {**other_values, row[name_key]: row[keys["value"]]}
 
 
 def _rows_in(value: Any, parent: Row) -> Iterator[Row]:

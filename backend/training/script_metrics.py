@@ -33,6 +33,7 @@ from backend.training.curve_formats import (
     Row,
     flatten_row,
     json_object,
+    named_value,
     normalized,
     number_of,
 )
@@ -176,6 +177,9 @@ class ScriptMetrics:
         """Those that find a number in no line of this run."""
         self._line_count = self._lines_before
         self._text_rows: list[Row] = []
+        self._newest_text_step = -1.0
+        self._names_by_tag: dict[str, frozenset[str]] = {}
+        """The names in the first line of the newest step with a metric."""
         self._remove(_LOG_PATHS)
 
     def _remove(self, paths: Collection[tuple[str, ...]]) -> None:
@@ -342,7 +346,7 @@ class ScriptMetrics:
         header_count: int = 0,
     ) -> bool:
         """Add a row; return whether it has a position and values, and was not read before."""
-        values = flatten_row(row)
+        values = named_value(flatten_row(row))
         group = next((str(values[key]) for key in GROUPS if isinstance(values.get(key), str)), "")
         numbers = {key: number for key in values if (number := number_of(values[key])) is not None}
         metrics = {
@@ -393,9 +397,19 @@ class ScriptMetrics:
         )
         self._changed_steps.add(counted_step)
         for tag, value in metrics.items():
+            if path == _TEXT_KEY[0] and self._is_summary(tag, step, frozenset(metrics)):
+                continue
             self._compare(tag, (path, group), counted_step, value, row_hash)
             self._steps.setdefault(counted_step, {})[tag, (path, group)] = value
         return True
+
+    def _is_summary(self, tag: str, step: float | None, names: frozenset[str]) -> bool:
+        """Return whether a line of another kind printed the metric at this step before."""
+        if step is None:
+            return False
+        if step != self._newest_text_step:
+            self._newest_text_step, self._names_by_tag = step, {}
+        return self._names_by_tag.setdefault(tag, names) != names
 
     def _compare(self, tag: str, key: _Key, step: int, value: float, row_hash: int) -> None:
         """Record whether files with a value of one name at one step agree."""

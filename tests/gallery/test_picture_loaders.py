@@ -742,6 +742,16 @@ def test_each_usual_suffix_is_one_of_a_picture(tmp_path: Path, suffix: str) -> N
     assert datasets.training[0][0][:, 4, 4].tolist() == pytest.approx((0.03, 0.39, 0.78), abs=0.05)
 
 
+def test_masks_beside_pictures_are_no_samples_of_the_class(tmp_path: Path) -> None:
+    names = ["a (1).png", "a (1)_mask.png", "a (1)_mask_1.png", "2.jpg", "2-seg.png", "x_mask.png"]
+    content = {f"{name}/{file}": picture() for name in ("benign", "normal") for file in names}
+    datasets = open_data("image-folder", files(tmp_path / "d", **content), tmp_path)
+    assert len(datasets.training) + len(datasets.validation) == 6, "x_mask.png has no picture"
+    assert notes_of(datasets)[0].startswith(
+        "Left out, because they are masks of pictures beside them: 6 pictures (benign/2-seg.png, "
+    )
+
+
 def test_files_with_other_suffixes_in_folders_of_classes_are_counted(tmp_path: Path) -> None:
     content = by_class("a", "b", folder="train/") | {"train/notes.docx": "", "train/a/1.txt": ""}
     content |= {f"train/a/{n}.xyz": "x" for n in range(8)} | {"train/b/x/2.HEIC": "x"}

@@ -98,6 +98,9 @@ SHAPES: dict[str, tuple[Content, str, str]] = {
         {name.replace(".jpg", ".jfif"): data for name, data in PHOTOS.items()}
         | {"a/1.xyz": b"x", "a/._1.jpg": b"x", "b/1.json": b"x", "b/2.xyz": b"x"}, "image-folder",
         r"10 pictures .+ no picture has their suffix \(\.xyz\): 2 files \(a/1\.xyz, b/2\.xyz\)\.$"),
+    "pictures with masks": (
+        PHOTOS | {name.replace(".jpg", "_mask.png"): data for name, data in PHOTOS.items()},
+        "image-folder", r"10 pictures .+ masks of pictures beside them: 10 pictures"),
     "ICDAR": (pictures.icdar(pictures.BOXES), "icdar", "6 text files with regions"),
     "ICDAR 2013": (pictures.icdar(pictures.BOXES, form="spaces"), "icdar", "6 text files"),
 }  # fmt: skip

@@ -204,12 +204,14 @@ def _icdar(listing: _Listing) -> _ShapeMatch | None:
 
 
 def _image_folder(listing: _Listing) -> _ShapeMatch | None:
-    names = [path.as_posix() for path in listing.pictures]
+    masks = {*_SPLITS.masks_of([path.as_posix() for path in listing.pictures])}
+    pictures = [path for path in listing.pictures if path.as_posix() not in masks]
+    names = [path.as_posix() for path in pictures]
     samples, level = _SPLITS.sort_by_class(names)
     classes = {name for _, name, _ in samples} - {""}
     if len(classes) < 2:
         return None
-    paths = [path for path, name in zip(listing.pictures, samples, strict=True) if name[1]]
+    paths = [path for path, name in zip(pictures, samples, strict=True) if name[1]]
     outside_paths = [path for path, name, _ in samples if not name]
     sample_paths = [paths[0], paths[len(paths) // 2], paths[-1]]
     picture_sizes = [_picture_size(listing.head(path)) for path in sample_paths]
@@ -224,7 +226,8 @@ def _image_folder(listing: _Listing) -> _ShapeMatch | None:
     folders = {"/".join(path.split("/")[: level + 1]) for path, name, _ in samples if name}
     other_files = _SPLITS.other_files([path.as_posix() for path in listing.paths], folders)
     outside = "Left out, because they are in no folder of a class", outside_paths, "picture"
-    notes = [ReadingNote.from_names(*outside), ReadingNote.from_names(*other_files)]
+    left_out = "Left out, because they are masks of pictures beside them", sorted(masks), "picture"
+    notes = [ReadingNote.from_names(*note) for note in (outside, other_files, left_out)]
     return _ShapeMatch(detail, settings, data_sizes, notes)
 
 

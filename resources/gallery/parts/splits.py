@@ -20,6 +20,17 @@ PICTURES = (
 """Suffixes of pictures that Pillow reads."""
 COMPANIONS = (".txt", ".json", ".xml", ".csv", "thumbs.db", "desktop.ini")
 
+MASK = re.compile(
+    r"[ _-](?:masks?|seg|segmentation|gt|groundtruth|label)(?:[ _-]?\d+)?$", re.IGNORECASE
+)
+
+
+def masks_of(paths: Collection[str]) -> list[str]:
+    """The masks of pictures beside them: a_mask.png and a_mask_1.png of a.png or a.jpg."""
+    stems = {os.path.splitext(path)[0] for path in paths}
+    masks = {stem for stem in stems if MASK.search(stem) and MASK.sub("", stem) in stems}
+    return [path for path in paths if os.path.splitext(path)[0] in masks]
+
 
 def part_of_folder(name: str) -> str:
     """The part that a folder is named for, such as train2017; "" for another name."""

@@ -321,6 +321,13 @@ def test_the_points_do_not_depend_on_the_pieces_in_which_a_file_grows(
             '{"train": {"rmse": [5, 4, 3]}, "eval": {"rmse": [7, 6, 5], "mae": [2, 1]}}',
             {"train/rmse": {1: 5.0, 2: 4.0, 3: 3.0}, "eval/rmse": {1: 7.0, 2: 6.0, 3: 5.0}},
         ),
+        (
+            "long.csv",
+            "run,epoch,phase,metric,value\na,1,train,loss,0.9\na,1,train,dice,0.5\n"
+            "a,1,val,loss,1.1\na,2,train,loss,0.8\n",
+            {"train/loss": {1: 0.9, 2: 0.8}, "dice": {1: 0.5}, "val/loss": {1: 1.1}},
+        ),
+        ("long.jsonl", '{"step": 3, "name": "loss", "value": 2}\n{}\n', {"loss": {3: 2.0}}),
         ("k.csv", "Epoch (no.),time [s],loss\n1,7,0.5\n", {"loss": {1: 0.5}}),
         ("history.json", '{"epoch": [1, 2], "loss": [3, 2]}', {"loss": {1: 3.0, 2: 2.0}}),
         (
@@ -537,6 +544,13 @@ def test_a_table_that_is_written_again_with_more_columns_keeps_all_its_values(
         (
             "Saving model_epoch_3.pt: 5\nTraining 10 epochs, batch size 32\nFile 3 of 10: 5.2\n",
             {},
+        ),
+        (
+            # The line at the end of an epoch has its means.
+            "| epoch 001: 10 / 20 loss=8, num_updates=10\n"
+            "| epoch 001: 20 / 20 loss=7, num_updates=20\n"
+            "| train | epoch 001 | loss 7.5 | wps 9.5 | num_updates 20 |\n",
+            {"loss": {10: 8, 20: 7}, "wps": {20: 9.5}},
         ),
         ("Epoch 5: loss improved from 0.31 to 0.3\n", {}),
         ("Namespace(lr=0.004, epochs=1, batch_size=32)\n", {}),

@@ -9,7 +9,15 @@ import os
 import torch
 from notes import Notes
 from pictures import augmented, is_readable, square_picture, white_of
-from splits import PICTURES, divide, files, other_files, part_of_folder, sort_by_class
+from splits import (
+    PICTURES,
+    divide,
+    files,
+    masks_of,
+    other_files,
+    part_of_folder,
+    sort_by_class,
+)
 
 SIDE = 64
 CHANNELS = 3
@@ -72,7 +80,10 @@ class UserValDataset(UserDataset):
 def find_samples(folder: str, notes: Notes) -> list[tuple[str, str, str]]:
     """Path, class and part (training, validation, test or "") of each picture in a class."""
     all_paths = [path.replace(os.sep, "/") for path in files(folder, "")]
-    samples, level = sort_by_class([p for p in all_paths if p.lower().endswith(PICTURES)])
+    picture_paths = [path for path in all_paths if path.lower().endswith(PICTURES)]
+    masks = {*masks_of(picture_paths)}
+    notes.add("Left out, because they are masks of pictures beside them", sorted(masks), "picture")
+    samples, level = sort_by_class([path for path in picture_paths if path not in masks])
     unclassed_paths = [path for path, name, _ in samples if not name]
     notes.add("Left out, because they are in no folder of a class", unclassed_paths, "picture")
     samples = [sample for sample in samples if sample[1]]
