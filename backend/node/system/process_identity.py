@@ -119,13 +119,15 @@ def environment(pid: int) -> list[bytes]:
 def _is_loading(pid: int) -> bool:
     """Return whether a process that had no environment just now has got one, or is about to.
 
-    A zombie and a kernel thread have no memory, and no environment.
+    A zombie and a kernel thread have no memory, and no environment. The kernel sets the beginning
+    of the code last; before, the environment has for a moment no length, as that of a program
+    without variables (``create_elf_tables`` in Linux' ``fs/binfmt_elf.c``).
     """
     fields = stat(pid)
     if fields is None:
         return False
-    memory, start, end = int(fields[20]), int(fields[47]), int(fields[48])
-    return memory > 0 and (end == 0 or end > start)
+    memory, code_start, start, end = (int(fields[index]) for index in (20, 23, 47, 48))
+    return memory > 0 and (code_start == 0 or end > start)
 
 
 def pids() -> list[int]:
