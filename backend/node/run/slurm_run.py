@@ -82,7 +82,7 @@ class Allocation:
     def __init__(self, folder: JobFolder, run: int) -> None:
         self._folder = folder
         self._run = run
-        self._submission = Submission.from_dict(read_json(folder.attempt(run).slurm))
+        self._submission = Submission.from_dict(read_json(folder.attempt(run).submission("slurm")))
         self._log = Path(self._submission.log)
         self._log_start = run_files.size(self._log)
         self._job_number = os.environ["SLURM_JOB_ID"]
@@ -155,8 +155,8 @@ def claim_next_run(folder: JobFolder) -> Launch | None:
     files = Files()
     if not run_start.claim(folder, launch.run, files):
         return None
-    submission = Submission.from_dict(read_json(folder.attempt(run).slurm))
-    replace_json(folder.attempt(launch.run).slurm, submission.to_dict())
+    submission = Submission.from_dict(read_json(folder.attempt(run).submission("slurm")))
+    replace_json(folder.attempt(launch.run).submission("slurm"), submission.to_dict())
     # Those of the nodes of the previous allocation.
     launcher = replace(launch.launcher, networks=submission.placement.networks)
     launch = replace(launch, launcher=launcher)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from backend.base.errors import BackendError
-from backend.launch.slurm import POLL_S, SlurmCluster, SlurmLauncher, allocation_launch
+from backend.launch.placement import allocation_launch
+from backend.launch.slurm import POLL_S, SlurmCluster, SlurmLauncher
 from backend.node.run import launch_command
 from backend.node.run.slurm_run import Allocation, in_allocation
 from backend.records.base.atomic_files import read_json, replace_json
@@ -87,7 +88,7 @@ def launch_of_run(run: Run, placement: SlurmPlacement = PLACEMENT) -> Launch:
 
 
 def number_of(run: Run) -> str:
-    return Submission.from_dict(read_json(run.attempt.slurm)).number
+    return Submission.from_dict(read_json(run.attempt.submission("slurm"))).number
 
 
 def test_a_run_is_submitted_with_its_script_and_its_number_is_kept(
@@ -151,7 +152,7 @@ def test_a_job_of_slurm_that_still_ends_is_not_taken_for_that_of_the_next_run(
     login_node.answers["sbatch"] = lambda: CommandResult(0, "18\n", "")
     run.folder.attempt(2).path.mkdir()
     launcher(login_node).submit(run.folder, replace(launch_of_run(run), run=2))
-    assert Submission.from_dict(read_json(run.folder.attempt(2).slurm)).number == "18"
+    assert Submission.from_dict(read_json(run.folder.attempt(2).submission("slurm"))).number == "18"
 
 
 def test_jobs_of_a_sweep_share_as_many_lanes_as_may_run_at_once(
@@ -344,5 +345,5 @@ def test_a_run_pauses_if_its_machine_failed_and_slurm_may_queue_it_again(
     monkeypatch.setenv("SLURM_JOB_ID", "17")
     monkeypatch.setenv("SLURM_RESTART_COUNT", str(run_restarts))
     submission = Submission(replace(PLACEMENT, **settings), str(tmp_path / "slurm.log"), "17")
-    replace_json(run.folder.attempt(1).slurm, submission.to_dict())
+    replace_json(run.folder.attempt(1).submission("slurm"), submission.to_dict())
     assert Allocation(run.folder, 1).pause_reason(record) == reason
