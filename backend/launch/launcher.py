@@ -1,4 +1,4 @@
-"""What begins, watches and ends the runs of a job: the interface of all launchers, on one page.
+"""The interface of all launchers: to begin, watch and end the runs of a job.
 
 There are two: the head node of a job that names its nodes (`backend.services.nodes.head_node`), and
 Slurm (`backend.launch.slurm`). `backend.services.nodes.launchers` chooses. From its beginning a run

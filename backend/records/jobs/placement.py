@@ -59,7 +59,7 @@ class PlacementError:
 
 
 class ClusterPlacement(Protocol):
-    """What a job asks of the scheduler that chooses its nodes; a table of the job file.
+    """The request of a job to the scheduler that chooses its nodes; a table of the job file.
 
     ``cluster`` is the node with the scheduler's commands, as it was added. ``processes`` and
     ``gpus`` are counts for each node; each GPU has a process of its own. ``networks`` are subnets

@@ -43,7 +43,7 @@ SCHEDULERS: dict[str, ClusterScheduler] = {
 
 
 class ClusterSubmission(Protocol):
-    """What was asked of a scheduler, and its number of the job, "" while it has not answered."""
+    """A request to a scheduler, and its number of the job, "" while it has not answered."""
 
     @property
     def placement(self) -> ClusterPlacement: ...

@@ -52,7 +52,7 @@ class RankError(Record, label="error"):
 
 @dataclass(frozen=True)
 class Condition:
-    """What a launcher knows of a run, for the user.
+    """The state of a run as its launcher knows it, for the user.
 
     ``state`` is None where the run's own status has the truth.
     """

@@ -215,7 +215,7 @@ def node_detail_slurm(stage: Stage) -> None:
     entry = replace(samples.entry("hpc"), scheduler="slurm")
     nodes = (
         PartitionNode("g1", "mixed", gpus={"a100": 4}, used_gpus={"a100": 1}),
-        PartitionNode("g2", "drained", gpus={"a100": 4}, reason="fan 3 is broken"),
+        PartitionNode("g2", "drained", gpus={"a100": 4}, reason="fan 3 is broken", is_usable=False),
     )
     page = _nodes(stage, (replace(state, entry=entry), *lab.nodes()))
     page.open_node("hpc")

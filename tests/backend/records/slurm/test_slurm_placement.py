@@ -24,7 +24,7 @@ from backend.records.slurm.placement import (
 NODES = tuple(PartitionNode(f"g{n}", "idle", 8, 1000, {"a100": 4}) for n in range(3))
 MAIN = Partition("main", True, True, None, NODES)
 SHORT = Partition("short", True, False, 120, NODES[:2])
-DOWN = Partition("old", False, False, None, (PartitionNode("o1", "drained"),))
+DOWN = Partition("old", False, False, None, (PartitionNode("o1", "drained", is_usable=False),))
 PARTITIONS = (MAIN, SHORT, DOWN)
 ACCOUNTS = (Association("lab", "", ("normal", "long")), Association("guest", "short", ("short",)))
 FULL = SlurmPlacement(
