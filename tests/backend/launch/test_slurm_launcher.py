@@ -13,7 +13,8 @@ from backend.base.errors import BackendError
 from backend.launch.placement import allocation_launch
 from backend.launch.slurm import POLL_S, SlurmCluster, SlurmLauncher
 from backend.node.run import launch_command
-from backend.node.run.slurm_run import Allocation, in_allocation
+from backend.node.run.allocation import in_allocation
+from backend.node.run.slurm_run import Allocation, count_tasks
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.local_files import Files
 from backend.records.jobs.launch import ALLOCATED_DEVICES, Launch, visible_devices
@@ -263,7 +264,7 @@ def test_the_nodes_of_an_allocation_replace_the_numbered_ones(run: Run) -> None:
     placement = replace(PLACEMENT, gpus=2)
     launch = launch_of_run(run, placement)
     addresses = {"g7": "10.0.0.7", "g9": "10.0.0.9", "g12": "10.0.0.12"}
-    allocated = in_allocation(launch, addresses, "2(x3)")
+    allocated = in_allocation(launch, "Slurm", addresses, count_tasks("2(x3)"))
     assert [(p.rank, p.local_rank, p.node, p.host, p.gpu) for p in allocated.ranks[:3]] == [
         (0, 0, "g7", "10.0.0.7", "slurm:0"),
         (1, 1, "g7", "10.0.0.7", "slurm:1"),
@@ -281,7 +282,7 @@ def test_the_nodes_of_an_allocation_replace_the_numbered_ones(run: Run) -> None:
 def test_an_allocation_of_another_size_is_refused(run: Run, nodes: int, tasks: str) -> None:
     addresses = {f"g{number}": f"10.0.0.{number}" for number in range(nodes)}
     with pytest.raises(BackendError, match="the run needs 3 nodes and 6 processes"):
-        in_allocation(launch_of_run(run), addresses, tasks)
+        in_allocation(launch_of_run(run), "Slurm", addresses, count_tasks(tasks))
 
 
 def test_a_rank_has_the_gpu_that_slurm_gave_to_it() -> None:
