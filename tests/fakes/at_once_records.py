@@ -44,4 +44,4 @@ class AtOnceSubmission(Record, label="submission of the tests"):
     number: str = ""
 
 
-SCHEDULER = ClusterScheduler(KEY, "At Once", "uname", AtOncePlacement, AtOnceSubmission)
+SCHEDULER = ClusterScheduler(KEY, "At Once", "uname", "-m", AtOncePlacement, AtOnceSubmission)

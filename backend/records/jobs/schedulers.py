@@ -26,6 +26,7 @@ class ClusterScheduler:
             files in the folder of a run.
         name: In messages.
         submit_command: The program that every login node has.
+        memory_option: The one of that program that asks for main memory.
         placement_type: The record of its table, a `ClusterPlacement`.
         submission_type: The record of a run that was handed to it, a `ClusterSubmission`.
     """
@@ -33,12 +34,13 @@ class ClusterScheduler:
     key: str
     name: str
     submit_command: str
+    memory_option: str
     placement_type: type[Any]
     submission_type: type[Any]
 
 
 SCHEDULERS: dict[str, ClusterScheduler] = {
-    "slurm": ClusterScheduler("slurm", "Slurm", "sbatch", SlurmPlacement, Submission),
+    "slurm": ClusterScheduler("slurm", "Slurm", "sbatch", "--mem", SlurmPlacement, Submission),
 }
 
 

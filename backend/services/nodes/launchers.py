@@ -127,12 +127,8 @@ class LauncherService:
         if scheduler is None or entry_of(folder) is not None:
             return self.launcher(None).leave_queue(folder)
         submission = submission_of(folder.attempt(run))
-        if submission is None:
-            raise BackendError(
-                f"Run {run} of {folder.job_id} has no readable record of its submission to "
-                f"{scheduler.name}.",
-                f"Look for it in the queue of {scheduler.name}.",
-            )
+        if submission is None:  # Without its number there is nothing to remove.
+            return False
         if not self.launcher(submission.placement).leave_queue(folder):
             raise BackendError(
                 f"The job {folder.job_id} has just left {scheduler.name}'s queue and begins.",

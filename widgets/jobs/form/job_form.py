@@ -78,7 +78,7 @@ class JobForm(QWidget):
         help_cancelled: Stop reading.
         rate_requested: Search for the learning rate; answer with `choose_settings`.
         plan_requested: Measure the needs of the job; answer with `choose_settings`.
-        partitions_requested: The name of a Slurm cluster; answer with `show_partitions`.
+        partitions_requested: The name of a cluster; answer with `show_partitions`.
         gallery_requested: Choose a model from the gallery; answer with `choose_model`.
         picture_requested: A file name, and the bytes to save.
     """
