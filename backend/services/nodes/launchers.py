@@ -66,8 +66,11 @@ class LauncherService:
         self._watches: dict[str, _JobWatch] = {}
         self._lock = threading.Lock()
 
+    def cluster(self, placement: ClusterPlacement) -> Cluster:
+        """Return the cluster of a placement; nothing is connected before a question."""
+        return self._cluster(scheduler_of(placement), placement.cluster)
+
     def _cluster(self, scheduler: ClusterScheduler, name: str) -> Cluster:
-        """Return a cluster by the name of its node; nothing is connected before a question."""
         with self._lock:
             key = scheduler.key, name
             if key not in self._clusters:
@@ -105,14 +108,13 @@ class LauncherService:
         Raises:
             BackendError: The login node or its scheduler does not answer.
         """
-        return self._cluster(scheduler_of(placement), placement.cluster).check(placement)
+        return self.cluster(placement).check(placement)
 
     def launcher(self, placement: ClusterPlacement | None) -> Launcher:
         """Return the launcher of a job by its `JobConfig.allocation`."""
         if placement is None:
             return NodeLauncher(self._heads, self._root)
-        cluster = self._cluster(scheduler_of(placement), placement.cluster)
-        return cluster.launcher(placement, self._root.files)
+        return self.cluster(placement).launcher(placement, self._root.files)
 
     def leave_queue(self, folder: OpenJob) -> bool:
         """Remove a job that waits from its queue; return False if it is not in one.
