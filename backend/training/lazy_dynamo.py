@@ -5,8 +5,8 @@ in each step, only to mark graph breaks for a compiler. That takes 1.5 to 2 s of
 in every rank before its first step. In a rank no optimizer is compiled: the loop makes the steps.
 So until other attributes of the module are used, `graph_break` does nothing and `disable` returns
 the function of ``torch.optim`` unchanged. torch's counter of operations, by which the tools see the
-layers of a model, imports it for the same reason: 4 s of a core. So does ``init_process_group`` of
-``torch.distributed``, to clear a cache of the compiler: 2 s of a core in every rank of DDP and FSDP.
+layers of a model, imports it for the same reason: 4 s of a core. And ``init_process_group`` of
+``torch.distributed`` imports it to clear a cache of the compiler: 2 s of a core in a rank of DDP.
 """
 
 from __future__ import annotations
