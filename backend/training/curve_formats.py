@@ -13,6 +13,7 @@ import os
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -33,10 +34,22 @@ EPOCH_TOTALS = ("epochs", "total_epochs", "max_epochs", "num_epochs", "num_train
 NO_METRICS = frozenset(
     (*STEPS, *EPOCHS, *TOTALS, *EPOCH_TOTALS, "time", "timestamp", "total_flos", "wall_time", "")
 )
+TOTAL_NAMES = {"step": TOTALS[0], "epoch": EPOCH_TOTALS[0]}
+_STEP_NAME = re.compile(
+    r"(?:(?:global|train|training|trainer|optimizer|opt|agent|env|total_env|current|cur|true)_)?"
+    r"(?:step|iter|iteration|itr|update|timestep|(?<=env_)(?:steps|interacts))"
+    r"(?:_?(?:num|number|no\.?|idx|index|count|counter|id|#))?"
+)
+_EPOCH_NAME = re.compile(
+    r"(?:(?:train|training|current|cur)_)?(?:epoch|epoche|époque|época)"
+    r"(?:_?(?:num|number|no\.?|nr\.?|idx|index|count|counter|#))?"
+)
 GROUPS = ("mode", "split", "phase", "subset", "stage")
 """Names of a text that describes a row's values, such as ``"mode": "val"``."""
 _METRIC_NAMES = ("metric", "metric_name", "tag", "variable", "key", "name")
 """Names of a text that names the row's ``value``, as in ``"metric": "loss", "value": 0.5``."""
+_CONTAINERS = frozenset(("data", "metrics", "scalars", "values"))
+"""Names around all values of a row, which say nothing of them."""
 _COMPARED_BYTES = 4096
 _CHUNK_BYTES = 4_000_000
 """Bytes that are read from a file at once; the rest is read the next time."""
@@ -58,7 +71,18 @@ Row = Mapping[str, Any]
 
 def normalized(name: str) -> str:
     """Return a name as `STEPS` and the other lists have it, without a unit: ``Step [-]``."""
-    return "_".join(_UNIT.sub("", name.strip().casefold()).replace("-", " ").split())
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", _UNIT.sub("", name.strip()))
+    return "_".join(words.casefold().replace("-", " ").split())
+
+
+@lru_cache(maxsize=1024)
+def position_kind(name: str) -> str:
+    """Return "step" or "epoch" for the name of one, such as ``Training Step``, else ""."""
+    key = normalized(name)
+    last_part = key.rpartition("/")[2]
+    if key in STEPS or _STEP_NAME.fullmatch(last_part):
+        return "step"
+    return "epoch" if key in EPOCHS or _EPOCH_NAME.fullmatch(last_part) else ""
 
 
 def number_of(value: Any, decimal: str = "") -> float | None:
@@ -73,7 +97,7 @@ def number_of(value: Any, decimal: str = "") -> float | None:
 
 
 def has_position(names: Iterator[str] | Sequence[str]) -> bool:
-    return any(normalized(name) in (*STEPS, *EPOCHS) for name in names)
+    return any(map(position_kind, names))
 
 
 class CurveFile:
@@ -239,7 +263,11 @@ def flatten_row(row: Row, prefix: str = "") -> dict[str, Any]:
     for key, value in row.items():
         name = f"{prefix}{key}".strip()
         if isinstance(value, dict):
-            values |= flatten_row(value, f"{name}/")
+            values |= flatten_row(value, prefix if key in _CONTAINERS else f"{name}/")
+        elif isinstance(value, list) and position_kind(name):
+            # NVIDIA's DLLogger writes [epoch, step], [epoch], or [] for a summary.
+            names = ("epoch", name)[: len(value)]
+            values |= dict(zip(names, value, strict=False)) if value else {name: None}
         elif isinstance(value, list) and len(value) <= _MAX_ELEMENTS:
             values |= flatten_row({str(n): element for n, element in enumerate(value)}, f"{name}/")
         else:
@@ -307,6 +335,15 @@ def _columns_of(lists: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     length = len(lists[positions[0]]) if positions else max(map(len, lists.values()))
     columns = {name: values for name, values in lists.items() if len(values) == length}
     return columns if positions else {EPOCHS[0]: list(range(1, length + 1)), **columns}
+
+
+def split_cells(line: str) -> list[str]:
+    """Return the cells of a line in a log: between bars, wide gaps, semicolons or commas."""
+    if "|" in line:
+        return _fields(line, "|")
+    cells = re.split(r"\t|\s{2,}", line.strip())
+    delimiter = ";" if ";" in line else ","
+    return cells if len(cells) > 1 else _fields(line, delimiter)
 
 
 def _fields(line: str, delimiter: str | None) -> list[str]:
