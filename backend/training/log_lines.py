@@ -18,19 +18,26 @@ from backend.records.jobs.log_numbers import (
 _GAP = r"\b\.?[^\w\n+.-]{0,5}[ \t]{0,12}"
 _POSITION = re.compile(
     r"(?<![^\W\d_])(?:"
-    rf"(?:epoche?|époque|[eé]poca|durchlauf|ep){_GAP}(?P<epoch>{PLAIN_COUNT}(?:\.\d+)?)"
-    rf"|(?P<numbered_epoch>{PLAIN_COUNT})(?:st|nd|rd|th)?[ -]?epoch(?=\s*(?:[]):,|-]|results))"
+    r"(?:epoche?|époque|[eé]poca|durchlauf|эпоха|エポック|에폭|轮次|ep)"
+    rf"{_GAP}(?P<epoch>{PLAIN_COUNT}(?:\.\d+)?)"
+    rf"|(?<!\d)(?P<numbered_epoch>{PLAIN_COUNT})(?:st|nd|rd|th)?[ -]?epoch"
+    r"(?=\s*(?:[]):,|-]|results))"
+    rf"|第\s*(?P<chinese_epoch>{PLAIN_COUNT})\s*(?:轮|個?epoch|エポック)"
     rf"|train(?:ing)?:?\s+(?P<train_epoch>{PLAIN_COUNT})(?=\s*[\[(])"
     r"|(?:global[ _]step|num_updates|step|iter|iteration|itr|it|episode|generation|round"
-    r"|schritt|étape|pas+o|up(?=\.)|update|(?<!\w )(?<!\w  )(?:steps|iters|iterations|updates))"
+    r"|schritt|étape|pas+o|шаг|итерация|ステップ|步|up(?=\.)|update"
+    r"|(?<!\w )(?<!\w  )(?:steps|iters|iterations|updates))"
     rf"{_GAP}(?P<step>{COUNT}(?:\.\d+)?[kM]?))(?![\w.]*\d|,\d)"
     rf"(?:\s*(?:/|of\b|von\b|sur\b|de\b)\s*(?P<total>{COUNT}(?:\.\d{{3}})*[kM]?)(?!\d|\s*/\s*\d))?",
     re.IGNORECASE,
 )
-_EPOCH_GROUPS = ("epoch", "numbered_epoch", "train_epoch")
+_HAS_NUMBER = re.compile(r"\d|\bnan\b|\binf\b", re.IGNORECASE)
+_EPOCH_GROUPS = ("epoch", "numbered_epoch", "chinese_epoch", "train_epoch")
 _POINTED = re.compile(r"[1-9]\d{0,2}(?:\.\d{3})+")
 _LEADING_COUNT = re.compile(r"\s*(?:\[(\d+)\]|(\d+):)\s")
 """The iteration as gradient boosting prints it: ``[10]`` or ``10:`` before the values."""
+_LEADING_PARTS = re.compile(r"\s*\[(\d+)/(\d+)\]\s*\[\d+/\d+\]")
+"""Epoch and batch: ``[1/5][50/1583]``."""
 _LEADING_PART = re.compile(rf"\s*[\[(]?({COUNT})\s*/\s*({COUNT})[])]?:?\s")
 _PROGRESS = re.compile(r"\bprogress\W{1,5}(\d+)(?:\.\d+)?\s*%", re.IGNORECASE)
 _REPLACEMENTS = tuple(
@@ -39,7 +46,10 @@ _REPLACEMENTS = tuple(
         (r"'s (?=\w)", " "),  # LightGBM's “training's auc”
         (r"'", ""),  # Python's dictionaries
         (r":?\s*\b\d+%\|[^|]*\|", "|"),  # A progress bar
-        (r"\(\w+:\d+\)", ""),  # A line of the code
+        (r"\(\w+:\d+\)|\b[\w.]+:[\w.<>]+:\d+(?=\s+[-|])", ""),  # A line of the code
+        (r"\b(?-i:[A-Z])\w*\(\w+=.*\)", ""),  # Settings: ``Namespace(epoch=100, lr=0.1)``
+        (rf"\b(?:tensor|array|(?:np\.)?float\d+)\(\[?({NUMBER})\]?[^()]*\)", r"\1"),
+        (rf"[↓↑▲▼⬆⬇]\s*(?={NUMBER})", ""),
         (r'(?<=[:=])\s*"([^"]*)"', r"\1"),
         (rf"(?<=[:=])\s*\[({NUMBER})\]", r"\1"),
         # What a line says of an earlier value: ``(best 0.9 at epoch 3)``, ``0.1 -> 0.01``.
@@ -66,8 +76,9 @@ _EPOCH_PART = re.compile(
     re.IGNORECASE,
 )
 """The part of an epoch that is done: ``[ 320/6000``, ``| 3/10``, ``batch 3``, ``1-20batch``."""
+_WORD = r"[^\W\d_](?:[\w./@-]*[\w@/-])?"
 _VALUE = re.compile(
-    rf"(?<![\w.])([^\W\d_][\w./@-]*(?: [^\W\d_][\w./@-]*){{0,2}})(\s*[:=]\s*|\s+)({NUMBER})"
+    rf"(?<![\w.])({_WORD}(?: {_WORD}){{0,2}})(\s*[:=]\s*|\s+)({NUMBER})"
     r"(?![\w/:]|\.\d|-\d)",
     re.IGNORECASE,
 )
@@ -107,6 +118,8 @@ class LineReader:
         self.has_read_position = False
         self._part_total = 0.0
         self._is_part_last = False
+        self._evaluated_names: set[str] = set()
+        """The names in the last line, if it has no position and its values are of an evaluation."""
 
     def read(self, line: str) -> dict[str, float]:
         """Return the numbers of a line by name; without a position, if none is known.
@@ -117,7 +130,7 @@ class LineReader:
         Args:
             line: Without the codes of a terminal.
         """
-        if len(line) > LONGEST_LINE:
+        if len(line) > LONGEST_LINE or not _HAS_NUMBER.search(line):
             return {}
         line = _simplified(line)
         text = _NAMED_BEFORE.sub("", _POSITION.sub("|", line))
@@ -125,17 +138,20 @@ class LineReader:
         decimal = _decimal_sign([match[3] for match in matches])
         counts, totals = self._counts_in(line, decimal)
         metrics = [match for match in matches if _is_metric(match, has_count=bool(counts))]
+        prefixes = [*_prefixes(text, metrics)]
         values = {
             prefix + "_".join(match[1].split()): metric_value(match[1], match[3], decimal)
-            for match, prefix in zip(metrics, _prefixes(text, metrics), strict=True)
+            for match, prefix in zip(metrics, prefixes, strict=True)
         }
         if counts and not values:
             values = _values_before_names(text)
         self._note_position(counts, totals)
         if not values:
             return {}
+        if not counts:
+            values = self._with_last_prefix(values)
         flags: dict[str, float] = {}
-        if "step" not in counts and not any(_prefixes(text, metrics)):
+        if "step" not in counts and not any(prefixes):
             is_other_loop, is_within = self._note_part(text, counts)
             if is_other_loop:
                 values = {f"evaluation/{name}": value for name, value in values.items()}
@@ -156,6 +172,8 @@ class LineReader:
             if match["total"]:
                 key = "total_steps" if epoch is None else "epochs"
                 totals.setdefault(key, _count(match["total"], ""))
+        if not counts and (parts := _LEADING_PARTS.match(line)):
+            return {"epoch": float(parts[1])}, {"epochs": float(parts[2])}
         if counts or "epoch" in self.position:
             return counts, totals
         if leading_count := _LEADING_COUNT.match(line):
@@ -167,6 +185,8 @@ class LineReader:
         return {}, {}
 
     def _note_position(self, counts: dict[str, float], totals: dict[str, float]) -> None:
+        if counts:
+            self._evaluated_names = set()
         self.has_read_position |= bool(counts)
         if "epoch" in counts:
             # The total of the steps is that of the epoch.
@@ -176,6 +196,14 @@ class LineReader:
             self.position = {"epoch": counts["epoch"], **totals}
         elif "step" in counts and "epoch" not in self.position:
             self.position = {"step": counts["step"]}
+
+    def _with_last_prefix(self, values: dict[str, float]) -> dict[str, float]:
+        """Return the values below those of an evaluation, whose means they are, with its name."""
+        by_name = {name.rpartition("/")[2]: name for name in self._evaluated_names}
+        if values.keys() <= by_name.keys():
+            return {by_name[name]: value for name, value in values.items()}
+        self._evaluated_names = {name for name in values if "/" in name}
+        return values
 
     def _note_part(self, text: str, counts: dict[str, float]) -> tuple[bool, bool]:
         """Return whether a line is of another loop than the training's, and within an epoch.

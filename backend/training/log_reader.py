@@ -7,19 +7,17 @@ a line (`backend.training.log_lines`).
 
 from __future__ import annotations
 
-import ast
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from backend.base.log import suppress
 from backend.records.jobs.log_numbers import LONGEST_LINE, NUMBER, is_metric_name
 from backend.training.curve_formats import (
     TOTAL_NAMES,
     Row,
     flatten_row,
     has_position,
+    json_object,
     number_of,
     position_kind,
     split_cells,
@@ -48,6 +46,15 @@ _SUMMARIES = frozenset(("all", "avg", "average", "mean", "total", "overall", "")
 _ALIASES = {"#": "step", "E": "epoch"}
 """The names of the position in the tables of spaCy."""
 _MAX_LABELS = 16
+_JSON_VALUES = dict(
+    zip(
+        ("'", "(", ")", "\\", "nan", "inf", "None", "True", "False"),
+        ('"', "[", "]", "\\\\", "NaN", "Infinity", "null", "true", "false"),
+        strict=True,
+    )
+)
+"""How JSON writes what Python writes otherwise."""
+_PYTHON_VALUE = re.compile(r"['()\\]|\b(?:nan|inf|None|True|False)\b")
 
 
 class LogReader:
@@ -60,8 +67,10 @@ class LogReader:
         self._is_ruled = False
         self._group = ""
         """The name above the names of a block, such as ``time/``."""
-        self._first_blocks: dict[str, Row] = {}
-        """The first block with its position behind its values, by the name of the position."""
+        self._unsure_blocks: list[Row] = []
+        """Blocks outside boxes before one of them is repeated: settings may look like them."""
+        self._block_names: set[str] = set()
+        """The names in the last block outside a box, when one was repeated."""
 
     def rows(self, line: str) -> Iterator[Row]:
         """Yield the rows that are complete with this line, without the codes of a terminal.
@@ -93,6 +102,8 @@ class LogReader:
         self._is_ruled = False
         yield from self.end()
         if not self._table.note_header(cells) and (row := self._lines.read(line)):
+            if self._lines.has_read_position:
+                self._unsure_blocks.clear()
             yield row
 
     @property
@@ -137,8 +148,10 @@ class LogReader:
         if self._lines.has_read_position and not self._block:
             if row := self._line_row(match, name):
                 yield row
-        else:
-            self._block.append((match, name))
+            return
+        self._block.append((match, name))
+        if self._block_names and self._block_names <= {name for _, name in self._block}:
+            yield from self.end()
 
     def end(self) -> Iterator[Row]:
         """Yield the rows of the lines until now that may belong to the next one."""
@@ -146,24 +159,26 @@ class LogReader:
         numbers: Row = {name: match["number"] for match, name in block}
         position_names = [name for name in numbers if position_kind(name)]
         is_boxed = any("|" in match.string for match, _ in block)
-        if not position_names or (not is_boxed and position_kind(block[0][1])):
+        if not position_names or (not is_boxed and len(block) == 1):
             for match, name in block:
                 if row := self._line_row(match, name):
                     yield row
         elif is_boxed:
             yield self._positioned(numbers)
         else:
-            yield from self._rows_of_last_position(position_names[-1], numbers)
+            yield from self._unboxed_rows(numbers, position_names)
 
-    def _rows_of_last_position(self, name: str, numbers: Row) -> Iterator[Row]:
-        """Yield a block from its second time on: a list of settings may look like one."""
-        first_block = self._first_blocks.setdefault(name, numbers)
-        if first_block and first_block[name] == numbers[name]:
-            return
-        if first_block:
-            self._first_blocks[name] = {}
-            yield self._positioned(first_block)
-        yield self._positioned(numbers)
+    def _unboxed_rows(self, numbers: Row, position_names: Sequence[str]) -> Iterator[Row]:
+        """Yield the rows of a block outside a box, and of those before it."""
+        self._unsure_blocks.append(numbers)
+        if self._block_names or any(
+            block.get(name, numbers[name]) != numbers[name]
+            for block in self._unsure_blocks
+            for name in position_names
+        ):
+            self._block_names = {*numbers}
+            yield from map(self._positioned, self._unsure_blocks)
+            self._unsure_blocks.clear()
 
     def _line_row(self, match: re.Match[str], name: str) -> Row:
         """Return the row of a line with a name and a number in a block without a position."""
@@ -242,15 +257,8 @@ class _Table:
 
 
 def dictionary_in(line: str) -> dict[str, Any]:
-    """Return the dictionary at the end of a line, behind a prefix such as ``INFO``; {} if none."""
-    start, end = line.find("{"), line.rfind("}") + 1
-    if not 0 <= start < end:
-        return {}
-    text = line[start:end]
-    with suppress(ValueError, RecursionError):
-        value = json.loads(text)
-        return flatten_row(value) if isinstance(value, dict) else {}
-    with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
-        value = ast.literal_eval(text)
-        return flatten_row(value) if isinstance(value, dict) else {}
-    return {}
+    """Return the dictionary of JSON or Python at the end of a line, {} if there is none."""
+    row = json_object(line)
+    if row is None:
+        row = json_object(_PYTHON_VALUE.sub(lambda match: _JSON_VALUES[match[0]], line))
+    return flatten_row(row) if row is not None else {}

@@ -34,7 +34,8 @@ LONGEST_LINE = 2_000
 _KNOWN_METRIC = re.compile(
     r"loss|acc|err|score|f1|mse|mae|auc|iou|\bmap|ppl|perplexity|bpc|reward|\blr\b|rate$"
     r"|norm|precision|recall|bleu|rouge|\bwer\b|\bcer\b|dice|psnr|ssim|\bfid\b|entropy"
-    r"|/s(?:ec)?$|_per_|verlust|genauigkeit|perte|exactitud|p[eé]rdi[dt]a|accuratezza",
+    r"|/s(?:ec)?$|_per_|verlust|genauigkeit|perte|exactitud|p[eé]rdi[dt]a|accuratezza"
+    r"|потери|точность|损失|准确率|精度|損失|誤差|손실|정확도",
     re.IGNORECASE,
 )
 _FRACTION = re.compile(r"loss|acc|err|f1|mse|mae|auc|iou|\bmap|\blr\b|rate$", re.IGNORECASE)
