@@ -42,6 +42,7 @@ while True:
         ("""print('{"step": 1, "loss": 2}')""", ""),
         ("import os; open(os.environ['RINGMASTER_OUTPUT'] + '/words.txt', 'w')", NO_CURVE),
         ("import os; open('model.pt', 'w').write('1')", NO_CURVE),
+        ("open('report.txt', 'w').write('1')", NO_CURVE),
         ("import os; open('/dev/null', 'w').write('1')", WROTE_NOTHING),
     ],
 )
