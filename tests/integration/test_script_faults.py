@@ -13,7 +13,9 @@ from tests.backend.training.test_script_rank import ABORTS
 from tests.integration.conftest import leftovers
 from tests.integration.test_script_life import job_of, log_of, run_job
 
-WROTE_NOTHING = "wrote nothing: no figure, no checkpoint and no file in its output folder."
+WROTE_NOTHING = (
+    "wrote nothing: no figure, no checkpoint and no file in its output or working folder."
+)
 NO_CURVE = "No curve was found: no file of the script has rows with a step or an epoch"
 MEET = """
 import torch, torch.distributed as dist, os
