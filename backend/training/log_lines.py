@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from backend.records.base.cells import decimal_signs, number_in
@@ -49,7 +50,9 @@ _REPLACEMENTS = tuple(
         (r"\(\w+:\d+\)|\b[\w.]+:[\w.<>]+:\d+(?=\s+[-|])", ""),  # A line of the code
         (r"\b(?-i:[A-Z])\w*\(\w+=.*\)", ""),  # Settings: ``Namespace(epoch=100, lr=0.1)``
         (rf"\b(?:tensor|array|(?:np\.)?float\d+)\(\[?({NUMBER})\]?[^()]*\)", r"\1"),
-        (rf"[↓↑▲▼⬆⬇]\s*(?={NUMBER})", ""),
+        (rf"[↓↑▲▼⬆⬇~≈]\s*(?={NUMBER})", ""),
+        (r"\bepoch\((\w+)\)", r"\1 epoch"),  # MMEngine's “Epoch(val) [1]”
+        (rf"(?<=[:=])\s*{COUNT}\s*/\s*{COUNT}\s*\(\s*({NUMBER})\s*%\)", r" \1"),
         (r'(?<=[:=])\s*"([^"]*)"', r"\1"),
         (rf"(?<=[:=])\s*\[({NUMBER})\]", r"\1"),
         # What a line says of an earlier value: ``(best 0.9 at epoch 3)``, ``0.1 -> 0.01``.
@@ -236,13 +239,24 @@ def _paired(match: re.Match[str]) -> str:
 
 
 def _prefixes(text: str, metrics: Sequence[re.Match[str]]) -> Iterator[str]:
-    """Yield the prefix of each value: ``val/`` behind a word that names the validation."""
-    prefix, start = "", 0
+    """Yield the prefix of each value: ``val/`` behind a word that names the validation.
+
+    A name may have that word: ``Train Loss: 0.4 Acc: 0.9 | Test Loss: 0.5 Acc: 0.8``.
+    """
+    name_counts = Counter(match[1] for match in metrics)
+    prefix, name_prefix, start = "", "", 0
     for match in metrics:
-        for word in _SPLIT.finditer(text, start, match.start()):
-            prefix = "" if word["train"] else f"{word[0].casefold()}/"
+        prefix = _last_prefix(_SPLIT.finditer(text, start, match.start()), prefix)
+        name_prefix = _last_prefix(_SPLIT.finditer(match[1]), name_prefix)
         start = match.end()
-        yield prefix
+        yield prefix or (name_prefix if name_counts[match[1]] > 1 else "")
+
+
+def _last_prefix(words: Iterable[re.Match[str]], prefix: str) -> str:
+    """Return the prefix by the last of the words, by default that of the words before."""
+    for word in words:
+        prefix = "" if word["train"] else f"{word[0].casefold()}/"
+    return prefix
 
 
 def _values_before_names(text: str) -> dict[str, float]:

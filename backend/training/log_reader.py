@@ -54,6 +54,8 @@ _JSON_VALUES = dict(
     )
 )
 """How JSON writes what Python writes otherwise."""
+_CALL = re.compile(r"\b(?:\w+\.)?[a-z]+\d*\(([-+.\de]+|nan|inf)\)")
+"""A value as NumPy shows it: ``np.float64(0.5)``."""
 _PYTHON_VALUE = re.compile(r"['()\\]|\b(?:nan|inf|None|True|False)\b")
 
 
@@ -111,8 +113,13 @@ class LogReader:
         return self._lines.position
 
     def _dictionary(self, line: str) -> Row:
-        """Return the dictionary in a line, as JSON or Python's, if it has metrics."""
+        """Return the dictionary in a line, as JSON or Python's, if it has metrics.
+
+        Its epoch may be before it.
+        """
         row = dictionary_in(line)
+        if row:
+            self._lines.read(line[: line.index("{")])
         numbers = {n: v for n, v in row.items() if isinstance(v, str) or number_of(v) is not None}
         has_other_position = any(map(position_kind, row.keys() - numbers.keys()))
         is_row = has_position(list(numbers)) or any(map(is_metric_name, numbers))
@@ -223,12 +230,15 @@ class _Table:
         Args:
             has_position: Lines before had an epoch or a step, for rows without one.
         """
-        cells = split_cells(text)
-        if len(cells) != len(self._names):
+        names, cells = self._names, split_cells(text)
+        if len(cells) == len(names) + 1 > 2:
+            # A column of labels needs no name.
+            names = ["", *names]
+        elif len(cells) != len(names) and any(map(position_kind, names)):
             cells = text.split()
-        if not self._names or len(cells) != len(self._names):
+        if not names or len(cells) != len(names):
             return {}
-        row = dict(zip(self._names, cells, strict=True))
+        row = dict(zip(names, cells, strict=True))
         values = {n: v for n, v in row.items() if not position_kind(n) and not has_no_values(n)}
         if all(number_of(value) is None for value in values.values()):
             return {}
@@ -260,5 +270,6 @@ def dictionary_in(line: str) -> dict[str, Any]:
     """Return the dictionary of JSON or Python at the end of a line, {} if there is none."""
     row = json_object(line)
     if row is None:
+        line = _CALL.sub(r"\1", line)
         row = json_object(_PYTHON_VALUE.sub(lambda match: _JSON_VALUES[match[0]], line))
     return flatten_row(row) if row is not None else {}

@@ -54,6 +54,7 @@ _TEXT_PATH = ("printed", "text")
 _LINES_PATH = ("printed", "lines")
 _LOG_PATHS: tuple[tuple[str, ...], ...] = (_LOG_PATH, _TEXT_PATH, _LINES_PATH)
 """Of the numbers in a log: JSON and marked ones, text with a step or an epoch, and text without."""
+_COUNTS = ("epoch", "step")
 _REPEATS: Mapping[tuple[str, ...], int] = {_TEXT_PATH: 2, _LINES_PATH: 5}
 """Times that a name occurs in the text before it makes a curve."""
 
@@ -261,6 +262,8 @@ class ScriptMetrics:
             names = Counter(name for row in rows for name in row if name not in NO_METRICS)
             is_last = is_over and path == _TEXT_PATH
             if path in paths or is_last or max(names.values(), default=0) >= _REPEATS[path]:
+                if path not in paths and _is_of_settings(rows):
+                    del rows[0]
                 for row in rows:
                     self._add(path, self._log_counters[path], row)
                 rows.clear()
@@ -471,6 +474,16 @@ def _position_in(positions: Mapping[str, float], kind: str, names: Sequence[str]
     """Return the step or the epoch of a row, the first of ``names`` if it has several."""
     other_names = [name for name in positions if position_kind(name) == kind]
     return next((positions[name] for name in (*names, *other_names) if name in positions), None)
+
+
+def _is_of_settings(rows: Sequence[Row]) -> bool:
+    """Return whether the first row is a list of settings, with the number of epochs as its epoch.
+
+    The second row has other names, and its count begins before that of the first.
+    """
+    if len(rows) < 2 or rows[0].keys() == rows[1].keys():
+        return False
+    return any(float(rows[1].get(key, math.inf)) < float(rows[0].get(key, 0)) for key in _COUNTS)
 
 
 def _columns(values: Row, metrics: Collection[str]) -> list[str]:
