@@ -115,10 +115,66 @@ class _StepCounter:
         self.last_step = max(self.last_step, step)
         return self.steps_before + self.last_step
 
+    def count_epoch(self, epoch: float | None) -> int | None:
+        """Return an epoch counted from 1.
+
+        Parts of an epoch are counted from 0.0, and belong to the epoch that they end in.
+        """
+        if epoch is None:
+            return None
+        if epoch == 0 or epoch % 1:
+            self.first_epoch = 1 if epoch % 1 else 0
+        return (math.ceil(epoch) if math.isfinite(epoch) else 0) + 1 - self.first_epoch
+
     def restart(self) -> None:
         """Forget the steps that were read."""
         self.last_steps, self.last_step, self.steps_before = {}, 0, 0
         self.first_step = None
+
+
+@dataclass(frozen=True)
+class _PositionedRow:
+    """A row with its position; ``step`` is None for a row that is counted in epochs."""
+
+    group: str
+    metrics: Mapping[str, float]
+    columns: Sequence[str]
+    step: float | None
+    epoch: int
+    total_steps: int
+    total_epochs: int
+
+    @classmethod
+    def from_row(cls, row: Row, counter: _StepCounter) -> _PositionedRow | None:
+        """Return the row; None if it has no values, or no position that can be counted."""
+        values = named_value(flatten_row(row))
+        group = next((str(values[key]) for key in GROUPS if isinstance(values.get(key), str)), "")
+        numbers = {key: number for key in values if (number := number_of(values[key])) is not None}
+        metrics = {
+            key: value
+            for key, value in numbers.items()
+            if normalized(key) not in NO_METRICS and not position_kind(key)
+        }
+        positions = {normalized(key): value for key, value in numbers.items() if key not in metrics}
+        step = _position_in(positions, "step", STEPS)
+        epoch = counter.count_epoch(_position_in(positions, "epoch", EPOCHS))
+        position = epoch if step is None else step
+        if position is None or not 0 <= position < math.inf or not metrics:
+            return None
+        total_steps, total_epochs = (
+            next((int(positions[key]) for key in keys if 0 < positions.get(key, 0) < math.inf), 0)
+            for keys in (TOTALS, EPOCH_TOTALS)
+        )
+        columns = _columns(values, metrics)
+        return cls(group, metrics, columns, step, epoch or 0, total_steps, total_epochs)
+
+    @property
+    def position(self) -> int:
+        return self.epoch if self.step is None else int(self.step)
+
+    @property
+    def content_hash(self) -> int:
+        return hash((self.group, self.step, self.epoch, *self.metrics.items()))
 
 
 class ScriptMetrics:
@@ -377,64 +433,49 @@ class ScriptMetrics:
         header_count: int = 0,
     ) -> bool:
         """Add a row; return whether it has a position and values, and was not read before."""
-        values = named_value(flatten_row(row))
-        group = next((str(values[key]) for key in GROUPS if isinstance(values.get(key), str)), "")
-        numbers = {key: number for key in values if (number := number_of(values[key])) is not None}
-        metrics = {
-            key: value
-            for key, value in numbers.items()
-            if normalized(key) not in NO_METRICS and not position_kind(key)
-        }
-        positions = {normalized(key): value for key, value in numbers.items() if key not in metrics}
-        step = _position_in(positions, "step", STEPS)
-        epoch = _position_in(positions, "epoch", EPOCHS)
-        if epoch is not None:
-            if epoch == 0 or epoch % 1:
-                # Parts of an epoch are counted from 0.0, and belong to the epoch that they end in.
-                counter.first_epoch = 1 if epoch % 1 else 0
-            epoch = math.ceil(epoch) if math.isfinite(epoch) else 0.0
-            epoch += 1 - counter.first_epoch
-        position = epoch if step is None else step
-        if position is None or not 0 <= position < math.inf or not metrics:
+        positioned_row = _PositionedRow.from_row(row, counter)
+        if positioned_row is None:
             return False
-        row_hash = hash((group, step, epoch, *metrics.items()))
+        row_hash = positioned_row.content_hash
         if may_be_known and row_hash in counter.row_hashes:
             return False
         counter.row_hashes.add(row_hash)
         self._hashes_by_path[path] = counter.row_hashes
-        totals = [
-            next((int(positions[key]) for key in keys if 0 < positions.get(key, 0) < math.inf), 0)
-            for keys in (TOTALS, EPOCH_TOTALS)
-        ]
-        counted_step = counter.count_step(
-            int(position), int(epoch or 0), (group, *_columns(values, metrics)), header_count
-        )
-        if step is not None:
-            self._epoch_ends[int(epoch or 0)] = max(
-                counted_step, self._epoch_ends.get(int(epoch or 0), 0)
-            )
+        step = self._counted_step(positioned_row, counter, header_count)
+        self._changed_steps.add(step)
+        metrics, key = positioned_row.metrics, (path, positioned_row.group)
+        for tag, value in metrics.items():
+            is_text = path == _TEXT_PATH
+            if is_text and self._is_summary(tag, positioned_row.step, frozenset(metrics)):
+                continue
+            self._compare(tag, key, step, value, row_hash)
+            self._steps.setdefault(step, {})[tag, key] = value
+        return True
+
+    def _counted_step(self, row: _PositionedRow, counter: _StepCounter, header_count: int) -> int:
+        """Return the step of a row in the whole count; note its epoch and the totals.
+
+        Epochs beside steps count at the last step of the epoch, or at the newest one; before the
+        first step of a run that resumes, as in the runs before.
+        """
+        epoch, total_steps = row.epoch, row.total_steps
+        step = counter.count_step(row.position, epoch, (row.group, *row.columns), header_count)
+        if row.step is not None:
+            self._epoch_ends[epoch] = max(step, self._epoch_ends.get(epoch, 0))
         else:
-            totals[0] = totals[0] or (0 if self._epoch_ends else totals[1])
-            # Epochs beside steps count at the last step of the epoch, or at the newest one; before
-            # the first step of a run that resumes, as in the runs before.
+            total_steps = total_steps or (0 if self._epoch_ends else row.total_epochs)
             newest_step = max(self._epoch_ends.values(), default=0)
             if not self._epoch_ends:
-                counted_step = round(counted_step * self._steps_per_epoch)
-            counted_step = self._epoch_ends.get(int(epoch or 0), max(counted_step, newest_step))
-        counted_step = max(counted_step, self._first_step)
-        previous = self._positions.get(counted_step, (0, 0, 0))
-        self._positions[counted_step] = (
-            max(previous[0], int(epoch or 0)),
-            totals[0] or previous[1],
-            totals[1] or previous[2],
+                step = round(step * self._steps_per_epoch)
+            step = self._epoch_ends.get(epoch, max(step, newest_step))
+        step = max(step, self._first_step)
+        last_epoch, *totals = self._positions.get(step, (0, 0, 0))
+        self._positions[step] = (
+            max(last_epoch, epoch),
+            total_steps or totals[0],
+            row.total_epochs or totals[1],
         )
-        self._changed_steps.add(counted_step)
-        for tag, value in metrics.items():
-            if path == _TEXT_PATH and self._is_summary(tag, step, frozenset(metrics)):
-                continue
-            self._compare(tag, (path, group), counted_step, value, row_hash)
-            self._steps.setdefault(counted_step, {})[tag, (path, group)] = value
-        return True
+        return step
 
     def _is_summary(self, tag: str, step: float | None, names: frozenset[str]) -> bool:
         """Return whether a line of another kind printed the metric at this step before."""
