@@ -51,11 +51,15 @@ _Key = tuple[tuple[str, ...], str]
 _Curve = tuple[str, _Key]
 _LOG_PATH = ("printed",)
 _TEXT_PATH = ("printed", "text")
+_FILE_TEXT_PATH = ("written", "text")
 _LINES_PATH = ("printed", "lines")
-_LOG_PATHS: tuple[tuple[str, ...], ...] = (_LOG_PATH, _TEXT_PATH, _LINES_PATH)
-"""Of the numbers in a log: JSON and marked ones, text with a step or an epoch, and text without."""
+_LOG_PATHS: tuple[tuple[str, ...], ...] = (_LOG_PATH, _TEXT_PATH, _FILE_TEXT_PATH, _LINES_PATH)
+"""Of the numbers in logs: JSON and marked ones, text with a step or an epoch, that of a file, and
+text without; each gives way to those before it."""
+_LOG_SUFFIXES = (".log", ".txt", ".out")
+_NUMBERS_WITHIN_LINES = 1_000
 _COUNTS = ("epoch", "step")
-_REPEATS: Mapping[tuple[str, ...], int] = {_TEXT_PATH: 2, _LINES_PATH: 5}
+_REPEATS: Mapping[tuple[str, ...], int] = {_TEXT_PATH: 2, _FILE_TEXT_PATH: 2, _LINES_PATH: 5}
 """Times that a name occurs in the text before it makes a curve."""
 
 
@@ -206,8 +210,12 @@ class ScriptMetrics:
         self._lines_before = steps_before
         self._steps_per_epoch = steps_before / epochs_before if epochs_before else 1.0
         self._files: dict[Path, tuple[CurveFile, _StepCounter]] = {}
+        self._file_readers: dict[Path, LogReader] = {}
+        self._text_file: Path | None = None
+        self._unread_files: set[Path] = set()
         self._row_hashes: dict[Path, set[int]] = {}
         self._clear()
+        self.use_patterns(patterns)
         while self._read_files():
             pass
         for _, counter in self._files.values():
@@ -241,7 +249,9 @@ class ScriptMetrics:
         self.unmatched_patterns = [*patterns]
         """Those that find a number in no line of this run."""
         self._line_count = self._lines_before
-        self._text_rows: dict[tuple[str, ...], list[Row]] = {_TEXT_PATH: [], _LINES_PATH: []}
+        self._text_rows: dict[tuple[str, ...], list[Row]] = {path: [] for path in _REPEATS}
+        self._within_counts = dict.fromkeys(_REPEATS, self._lines_before)
+        """The lines of parts of epochs, by the path of the text."""
         self._name_counts = Counter[str]()
         self._newest_text_step = -1.0
         self._names_by_tag: dict[str, frozenset[str]] = {}
@@ -300,10 +310,9 @@ class ScriptMetrics:
         return points
 
     def _add_text_rows(self, is_over: bool) -> None:
-        """Add the numbers of the log's text if there are no others; remove them when others come.
+        """Add the numbers of text if there are no others; remove them when others come.
 
-        Text without a step or an epoch, whose lines are counted, gives way to text with them. A
-        name that occurs once, such as in a line about the start, makes no curve.
+        A name that occurs once, such as in a line about the start, makes no curve.
         """
         for path, rows in self._text_rows.items():
             weaker_paths = _LOG_PATHS[_LOG_PATHS.index(path) :]
@@ -316,7 +325,7 @@ class ScriptMetrics:
                 rows.clear()
                 continue
             names = Counter(name for row in rows for name in row if name not in NO_METRICS)
-            is_last = is_over and path == _TEXT_PATH
+            is_last = is_over and path != _LINES_PATH
             if path in paths or is_last or max(names.values(), default=0) >= _REPEATS[path]:
                 if path not in paths and _is_of_settings(rows):
                     del rows[0]
@@ -343,7 +352,22 @@ class ScriptMetrics:
                         counter.restart()
                     key = self._key_of(path, file)
                     count += self._add(key, counter, row, was_rewritten, file.header_count)
+                is_log = path.suffix in _LOG_SUFFIXES and path not in self._unread_files
+                if is_log and not file.has_format:
+                    self._read_text(path, file)
         return count
+
+    def _read_text(self, path: Path, file: CurveFile) -> None:
+        """Read a log that the script writes itself, the first that has numbers near its start."""
+        reader = self._file_readers.setdefault(path, LogReader())
+        for count, line in enumerate(file.lines()):
+            if count > _NUMBERS_WITHIN_LINES and path != self._text_file:
+                self._unread_files.add(path)
+                return
+            for row in reader.rows(strip_codes(line)):
+                if has_position(list(row)) and self._text_file in (None, path):
+                    self._text_file = path
+                    self._add_text_row(row, _FILE_TEXT_PATH)
 
     def _key_of(self, path: Path, file: CurveFile) -> tuple[str, ...]:
         """Return the parts of a file's path; for TensorBoard's files, the parts of the folder's."""
@@ -388,17 +412,16 @@ class ScriptMetrics:
             for text_row in self._log_reader.end():
                 self._add_text_row(text_row)
 
-    def _add_text_row(self, row: Row) -> None:
+    def _add_text_row(self, row: Row, path: tuple[str, ...] = _TEXT_PATH) -> None:
         count: Row = {}
-        path = _TEXT_PATH
         if not has_position(list(row)):
             names = [name for name in row if is_metric_name(name)]
             self._name_counts.update(names)
             path = _LINES_PATH
             count = {"step": max((self._name_counts[name] for name in names), default=0)}
         elif row.get("is_within_epoch"):
-            self._line_count += 1
-            count = {"step": self._line_count}
+            self._within_counts[path] += 1
+            count = {"step": self._within_counts[path]}
         values = {name: value for name, value in row.items() if name != "is_within_epoch"}
         self._text_rows[path].append({**count, **values})
 
@@ -445,7 +468,7 @@ class ScriptMetrics:
         self._changed_steps.add(step)
         metrics, key = positioned_row.metrics, (path, positioned_row.group)
         for tag, value in metrics.items():
-            is_text = path == _TEXT_PATH
+            is_text = path in _REPEATS
             if is_text and self._is_summary(tag, positioned_row.step, frozenset(metrics)):
                 continue
             self._compare(tag, key, step, value, row_hash)
