@@ -199,7 +199,12 @@ def logged_end(log: str, id: str) -> str:
 
 
 def pending_message(job: SlurmJob) -> str:
-    """Return why a job waits, as sentences for the user."""
+    """Return that a job waits, and why, as sentences for the user."""
+    return f"Waits in Slurm's queue. {pending_reason(job)}"
+
+
+def pending_reason(job: SlurmJob) -> str:
+    """Return why a job waits, and until when, as sentences for the user."""
     limit = _LIMIT_REASON.match(job.reason)
     reason_name = job.reason.partition(",")[0]
     if reason_name in _PENDING_REASONS:
@@ -210,7 +215,7 @@ def pending_message(job: SlurmJob) -> str:
     else:
         message = f"Slurm gives the reason “{sanitize(job.reason, _REASON_CHARS)}”."
     start = f" Slurm expects to start it at {job.start_time.replace('T', ' ')}."
-    return f"Waits in Slurm's queue. {message}{start if job.start_time else ''}"
+    return f"{message}{start if job.start_time else ''}"
 
 
 def end_of(state: str, user: str = "") -> SlurmEnd | None:

@@ -201,21 +201,25 @@ def sbatch_command(
 def batch_script(
     placement: SlurmPlacement, *, python: str, code_root: str, job_folder: str, run: int
 ) -> str:
-    """Return the script that becomes the supervisor on the first node of the allocation.
+    """Return the script that becomes the supervisor on the first node of the allocation."""
+    command = (python, "-m", "backend.node.run.slurm_run", "--job", job_folder, "--run", str(run))
+    lines = [*setup_script(placement), f"export PYTHONPATH={shlex.quote(code_root)}"]
+    return "\n".join((*lines, "export PYTHONUTF8=1", f"exec {shlex.join(command)}", ""))
+
+
+def setup_script(placement: SlurmPlacement) -> list[str]:
+    """Return the first lines of a script: its shell, and the lines before the run.
 
     Only a login shell knows ``module``. A line of ``setup`` that fails ends the job: what it should
     have loaded would be missed later, or by another version.
     """
-    command = (python, "-m", "backend.node.run.slurm_run", "--job", job_folder, "--run", str(run))
-    shell = "#!/bin/bash -l" if placement.setup else "#!/bin/sh"
-    lines = [shell]
+    lines = ["#!/bin/bash -l" if placement.setup else "#!/bin/sh"]
     for line in placement.setup:
         lines += [
             line,
             f"[ $? -eq 0 ] || {{ echo {shlex.quote(f'This line failed: {line}')}; exit 1; }}",
         ]
-    lines += [f"export PYTHONPATH={shlex.quote(code_root)}"]
-    return "\n".join((*lines, "export PYTHONUTF8=1", f"exec {shlex.join(command)}", ""))
+    return lines
 
 
 def parse_job_number(output: str) -> str:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from backend.services.nodes.service import NodeService
     from backend.services.nodes.slurm import SlurmService
     from backend.services.notifications.service import NotificationService
+    from backend.services.preflight.compute_node import ComputeNodeCheck
     from backend.services.preflight.service import PreflightService
     from backend.services.queue.service import QueueService
     from backend.services.reports.service import ReportService
@@ -253,6 +254,12 @@ class Services:
             check_slurm=lambda placement: self.slurm.check(placement),
             limits=PreflightLimits.from_environment(os.environ),
         )
+
+    @cached_service
+    def compute_nodes(self) -> ComputeNodeCheck:
+        from backend.services.preflight.compute_node import ComputeNodeCheck
+
+        return ComputeNodeCheck(self.data_root, self.slurm.cluster, self.nodes.login_site)
 
     @cached_service
     def jobs(self) -> JobService:

@@ -35,6 +35,7 @@ from backend.records.slurm.placement import PlacementError, SlurmPlacement
 from backend.services.nodes.provisioning import ProvisioningService
 from backend.services.nodes.registry import NodeRegistry
 from backend.services.preflight import checks, installation, names, storage
+from backend.services.preflight.compute_node import unchecked_finding
 from backend.services.preflight.context import (
     JobPreflight,
     NodePreflight,
@@ -133,7 +134,10 @@ class PreflightService:
         findings = tuple(
             PreflightFinding(names.SLURM, False, error.message, error.remedy, nodes)
             for error in errors
-        ) or (PreflightFinding(names.SLURM, True, "Slurm accepts the job.", nodes=nodes),)
+        ) or (
+            unchecked_finding(placement.cluster),
+            PreflightFinding(names.SLURM, True, "Slurm accepts the job.", nodes=nodes),
+        )
         return Preflight(nodes, findings, time.monotonic() - started_s)
 
     def check_again(

@@ -19,6 +19,7 @@ from backend.records.nodes.preflight import Preflight, PreflightFinding, TrialRe
 from backend.records.queue.entry import FORMS, QueuedJob
 from backend.records.sweeps.values import field_kind, typed_value
 from backend.services.context.container import Services
+from backend.services.preflight.names import COMPUTE_NODE
 
 if TYPE_CHECKING:
     from backend.records.nodes.entry import SetUp
@@ -181,6 +182,7 @@ def preflight(
     *,
     canary: Annotated[bool, "then train one batch on its nodes as a test"] = False,
     fix: Annotated[bool, "fix what can be fixed, and check again"] = False,
+    compute_node: Annotated[bool, "also check a compute node, in a job of Slurm"] = False,
 ) -> Answer:
     """Find what prevents a job from starting, and how to fix it."""
     services = session.services
@@ -188,6 +190,8 @@ def preflight(
     result = services.preflight.run(config, id)
     if fix and fix_findings(services, result, session.asks):
         result = services.preflight.run(config, id)
+    if compute_node and config.slurm is not None and result.succeeded:
+        result = services.compute_nodes.run(config, result, session.progress)
     trial = services.trial_runs.run(id) if canary and result.succeeded else None
     return Answer(
         {**result.to_dict(), "canary": trial},
@@ -230,6 +234,7 @@ def preflight_lines(result: Preflight) -> Iterator[str]:
         if not finding.ok:
             yield from _finding_lines(finding)
     passed_checks = [finding.check for finding in result.findings if finding.ok]
+    yield from (f"ok     {f.message}" for f in result.findings if f.ok and f.check == COMPUTE_NODE)
     yield f"{len(passed_checks)} passed: {', '.join(passed_checks)}"
     if result.unchecked:
         yield result.unchecked_message
