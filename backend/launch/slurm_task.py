@@ -80,33 +80,24 @@ class SlurmTask:
         progress: Progress,
         *,
         start_limit_s: float,
-        limit_s: float,
         poll_s: float = POLL_S,
     ) -> SlurmJob | None:
         """Return the job in a state that was asked for, or over; None if it has left the queue.
 
-        ``progress`` gets what it waits for.
+        ``progress`` gets what it waits for. Slurm itself ends a job that runs too long.
 
         Raises:
             NotBegun: It has not begun after ``start_limit_s``; the message has Slurm's reason.
-            BackendError: Slurm does not answer, or the job ran longer than ``limit_s``.
+            BackendError: Slurm does not answer.
             Cancelled: By ``progress``.
         """
         deadline_s = time.monotonic() + start_limit_s
-        has_begun = False
         while True:
             job = self._cluster.jobs(is_new=True).get(self.number)
             if job is None or job.is_over or is_reached(job):
                 return job
-            if not job.is_waiting and not has_begun:
-                has_begun, deadline_s = True, time.monotonic() + limit_s
             reason = pending_reason(job) if job.is_waiting else "It runs."
-            if time.monotonic() > deadline_s:
-                if has_begun:
-                    raise BackendError(
-                        f"The {self._label} in Slurm had not ended after {limit_s:.0f} s.",
-                        "Look at the compute node: its share or its disk may not answer.",
-                    )
+            if job.is_waiting and time.monotonic() > deadline_s:
                 raise NotBegun(
                     f"Slurm has not begun the {self._label}: {reason}",
                     "Try again when nodes are free, or choose another partition.",
@@ -145,10 +136,7 @@ def build_node(login_node: Shell, progress: Progress, partition_name: str = "") 
     script = f"#!/bin/sh\ntrap '' USR1\nsleep {60 * _BUILD_MIN}\n"
     with slurm_task(cluster, placement, script, "/dev/null", "set-up") as task:
         job = task.wait_until(
-            lambda job: job.state == "RUNNING",
-            progress,
-            start_limit_s=_BUILD_WAIT_S,
-            limit_s=_BUILD_WAIT_S,
+            lambda job: job.state == "RUNNING", progress, start_limit_s=_BUILD_WAIT_S
         )
         if job is None or job.is_over:
             state = job.state if job is not None else "unknown"
