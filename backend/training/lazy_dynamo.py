@@ -5,7 +5,8 @@ in each step, only to mark graph breaks for a compiler. That takes 1.5 to 2 s of
 in every rank before its first step. In a rank no optimizer is compiled: the loop makes the steps.
 So until other attributes of the module are used, `graph_break` does nothing and `disable` returns
 the function of ``torch.optim`` unchanged. torch's counter of operations, by which the tools see the
-layers of a model, imports it for the same reason: 4 s of a core.
+layers of a model, imports it for the same reason: 4 s of a core. And ``init_process_group`` of
+``torch.distributed`` imports it to clear a cache of the compiler: 2 s of a core in a rank of DDP.
 """
 
 from __future__ import annotations
@@ -54,12 +55,28 @@ class _LazyDynamo(ModuleType):
         function: Callable[..., Any] = _load_dynamo().disable(fn, *args, **settings)
         return function
 
+    @property
+    def trace_rules(self) -> _LazyTraceRules:
+        return _LazyTraceRules(f"{_NAME}.trace_rules")
+
     def __getattr__(self, name: str) -> Any:
         # Code that walks all modules (inspect, pickle, warnings) reads such names, and the import
         # of a submodule of the compiler reads __path__.
         if name.startswith("__") and name != "__path__":
             raise AttributeError(f"module {_NAME!r} has no attribute {name!r}")
         return getattr(_load_dynamo(), name)
+
+
+class _LazyTraceRules(ModuleType):
+    """``torch._dynamo.trace_rules`` for ``init_process_group``; all else loads the real module."""
+
+    def clear_lru_cache(self) -> None:
+        """Do nothing: a compiler that is not loaded has cached nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"module {_NAME}.trace_rules has no attribute {name!r}")
+        return getattr(_load_dynamo().trace_rules, name)
 
 
 def _load_dynamo() -> ModuleType:

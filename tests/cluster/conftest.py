@@ -21,6 +21,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.ready import ReadyCluster, open_ready_cluster, patience
 from tests.cluster.remote_desktop import known_keys
 from tests.cluster.windows import open_program
+from tests.scheduling import is_of_cluster
 
 # A failed assertion of a helper is explained in words, too.
 pytest.register_assert_rewrite("tests.cluster.runs", "tests.cluster.thief")
@@ -33,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     fixture_names: set[str] = set()
     for item in items:
         item_fixtures = getattr(item, "fixturenames", ())
-        if item.path.is_relative_to(Path(__file__).parent):
+        if is_of_cluster(item.nodeid):
             cluster_names = {"cluster", "ready_cluster"}.intersection(item_fixtures)
             for cluster_name in cluster_names - fixture_names:
                 item.add_marker(pytest.mark.timeout(_IMAGE_LIMIT_S))

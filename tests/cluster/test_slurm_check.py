@@ -15,6 +15,7 @@ from backend.records.jobs.config import JobConfig
 from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.preflight import Fix, PreflightFinding
+from backend.records.slurm.placement import SlurmPlacement
 from backend.services.context.container import Services
 from backend.services.preflight.compute_node import ComputeNodeCheck
 from backend.services.preflight.names import COMPUTE_NODE
@@ -46,7 +47,7 @@ def finding_of(
     changed_site = replace(site, **changes)
     check = ComputeNodeCheck(
         services.data_root,
-        services.slurm.cluster,
+        services.launchers.cluster,
         lambda name: changed_site,
         start_limit_s,
         poll_s=0.5,
@@ -131,6 +132,7 @@ def test_a_check_that_does_not_begin_is_named_with_the_reason_and_leaves_the_que
 
 
 def test_what_slurm_refuses_is_its_own_sentence(services: Services, config: JobConfig) -> None:
-    assert config.slurm is not None
-    refused_config = replace(config, slurm=replace(config.slurm, options=("--no-such-option=1",)))
+    assert isinstance(config.allocation, SlurmPlacement)
+    placement = replace(config.allocation, options=("--no-such-option=1",))
+    refused_config = replace(config, allocation=placement)
     assert "unrecognized option" in finding_of(services, refused_config).message

@@ -13,6 +13,8 @@ from backend.records.nodes.entry import NodeEntry, NodeInfo
 SYSTEM_MPI, SHARED, LIMITS_KEY = "system_mpi", "shared", "limits_key"
 WITHOUT_HOROVOD, IN_JOB = "without_horovod", "in_job"
 """Keys of the options that the window offers, as in `SetUpOptions`."""
+JOB_SCHEDULER = "slurm"
+"""The scheduler in whose jobs an environment can be made."""
 _MAX_NAMES = 3
 
 
@@ -36,6 +38,9 @@ class SetUpOptions:
     """On the login node of a Slurm cluster: make the environment in a job, on a compute node."""
     partition: str = ""
     """The partition of that job, "" for the default."""
+
+    def is_in_job(self, entry: NodeEntry) -> bool:
+        return self.in_job and entry.scheduler == JOB_SCHEDULER
 
 
 def options_of(entry: NodeEntry) -> SetUpOptions:

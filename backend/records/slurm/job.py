@@ -15,7 +15,7 @@ from enum import Enum
 
 from backend.records.base.validation import sanitize
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RunExit
+from backend.records.jobs.status import Condition, RunExit
 
 _CUT = "|"
 _QUEUE_FIELDS = ("%A", "%T", "%r", "%S", "%j", "%k")
@@ -135,15 +135,6 @@ class SlurmJob:
     def is_over(self) -> bool:
         states = (*_ACTIVE_STATES, *_WAITING_STATES, "CONFIGURING", "COMPLETING")
         return self.state not in states
-
-
-@dataclass(frozen=True)
-class Condition:
-    """A run's state for the user. ``state`` is None where the run's own status has the truth."""
-
-    state: JobState | None
-    message: str = ""
-    remedy: str = ""
 
 
 class AccountingSource(Enum):

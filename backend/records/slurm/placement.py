@@ -14,9 +14,10 @@ from typing import Any
 
 from backend.records.base.schema import STRICT, Record
 from backend.records.base.validation import sanitize
-from backend.records.jobs.placement import ALLOCATED_GPU, Placement
+from backend.records.jobs.placement import ALLOCATED_GPU, Placement, PlacementError
 from backend.records.jobs.setting import WHERE_SECTION, setting
-from backend.records.slurm.cluster import Association, Partition, format_time
+from backend.records.nodes.partition import Partition
+from backend.records.slurm.cluster import Association, format_time
 
 STOP_BEFORE_S = 120
 """Slurm asks for a stop so long before the time limit, or earlier: its clock ticks by minutes."""
@@ -38,14 +39,6 @@ _SETTINGS_BY_OPTION = {
 _OPTION = re.compile(r"--(?P<name>[a-z][a-z0-9-]*)(=.*)?", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z0-9_.@:+-]*")
 """The form of the name of a partition, account, QOS or GPU type."""
-
-
-@dataclass(frozen=True)
-class PlacementError:
-    """A reason why Slurm would refuse a placement, or never start it."""
-
-    message: str
-    remedy: str
 
 
 def _slurm_setting(kind: str, label: str, default: Any, **options: Any) -> Any:

@@ -16,6 +16,7 @@ from typing import Any
 from backend.records.base.schema import KEY, STRICT, Record
 from backend.records.jobs.config import StrategyConfig
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
+from backend.records.jobs.schedulers import SCHEDULERS
 from backend.records.jobs.torch_options import STRATEGIES
 from backend.records.library.item import KINDS, Kind
 from backend.records.sweeps.spec import ROW_SEPARATOR, Point, Sweep, expand, leaf_values
@@ -318,8 +319,9 @@ def _sweep(
         # A script takes no model and no loader.
         library_values = {} if "script" in values else library
         process_count = row.workers + _servers(values)
-        if "slurm.cluster" in values:
-            where = _slurm_size(row, process_count, values)
+        scheduler = next((key for key in SCHEDULERS if f"{key}.cluster" in values), None)
+        if scheduler is not None:
+            where = _cluster_size(row, process_count, values, scheduler)
         else:
             where = {"placement": _placement(row, process_count, placements)}
         values = {**library_values, **values, "seed": seed, **where}
@@ -403,9 +405,11 @@ def _placement(
     return row_placement
 
 
-def _slurm_size(row: StudyRow, process_count: int, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the nodes of a row's job in Slurm; the study says how many processes each has."""
-    key = "slurm.gpus" if values.get("slurm.gpus") else "slurm.processes"
+def _cluster_size(
+    row: StudyRow, process_count: int, values: Mapping[str, Any], scheduler: str
+) -> dict[str, Any]:
+    """Return the nodes of a row's job in a cluster; the study says how many processes each has."""
+    key = f"{scheduler}.gpus" if values.get(f"{scheduler}.gpus") else f"{scheduler}.processes"
     largest_count = values.get(key, 1)
     per_node = min(largest_count, process_count) if isinstance(largest_count, int) else 1
     per_node = max(1, per_node)
@@ -414,7 +418,7 @@ def _slurm_size(row: StudyRow, process_count: int, values: Mapping[str, Any]) ->
             f"the row “{row.name}” needs {process_count} processes, which are not the same number "
             f"on each node with {per_node} ({key})"
         )
-    return {key: per_node, "slurm.nodes": process_count // per_node}
+    return {key: per_node, f"{scheduler}.nodes": process_count // per_node}
 
 
 def _errors(study: Study) -> Iterator[str]:

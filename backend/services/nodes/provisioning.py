@@ -164,7 +164,7 @@ class ProvisioningService:
         peers = self.peers()
         # Other desktops do not wait: the first rename wins.
         locks: dict[str, threading.Lock] = {}
-        in_job = partial(build_node, partition_name=options.partition) if options.in_job else None
+        in_job = partial(build_node, partition_name=options.partition)
         # With a shared environment, a single node receives the wheels anyway.
         relay = Relay() if len(requested_entries) >= LEAST_NODES and not options.shared else None
 
@@ -172,7 +172,7 @@ class ProvisioningService:
             # A new environment needs the packages of user code, too.
             old_packages = entry.installation.packages if entry.installation is not None else ()
             packages = tuple(dict.fromkeys((*old_packages, *options.packages)))
-            is_shared = options.shared or entry.has_slurm
+            is_shared = options.shared or bool(entry.scheduler)
             plan = SetUpPlan(
                 wheels=wheels,
                 bundle=bundle,
@@ -184,7 +184,7 @@ class ProvisioningService:
                 start_agent=self._start_agent,
                 exclusive_access=lambda name: locks.setdefault(name, threading.Lock()),
                 relay=relay,
-                allocate=in_job if entry.has_slurm else None,
+                allocate=in_job if options.is_in_job(entry) else None,
             )
             fingerprint = ""
             with suppress(BackendError):  # Connecting reports any problem.

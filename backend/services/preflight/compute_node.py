@@ -20,6 +20,7 @@ from backend.base.errors import BackendError, Cancelled, as_backend_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import OpenRoot
+from backend.launch.launcher import Cluster
 from backend.launch.placement import NodePaths
 from backend.launch.slurm import SlurmCluster
 from backend.launch.slurm_task import POLL_S, NotBegun, slurm_task
@@ -28,6 +29,7 @@ from backend.node.system.mpi import version_in
 from backend.records.base.schema import json_value
 from backend.records.base.validation import sanitize
 from backend.records.jobs.config import JobConfig
+from backend.records.jobs.placement import ClusterPlacement
 from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding
 from backend.records.slurm.job import end_of
 from backend.records.slurm.placement import SlurmPlacement, setup_script
@@ -53,12 +55,16 @@ echo "ringmaster-srun $(srun --mpi=list 2>&1 | tr '\n' ' ')"
 """
 
 
-def unchecked_finding(
+def unchecked_findings(placement: ClusterPlacement) -> tuple[PreflightFinding, ...]:
+    """Return that no compute node was checked, where that can be done."""
+    return (_unchecked(placement.cluster),) if isinstance(placement, SlurmPlacement) else ()
+
+
+def _unchecked(
     cluster: str,
     message: str = "It was not checked whether a compute node sees the data root and runs mpirun.",
     remedy: str = "Check one, in a job of a minute.",
 ) -> PreflightFinding:
-    """Return the finding of a cluster whose compute nodes were not checked, and why."""
     fix = Fix.CHECK_COMPUTE_NODE
     return PreflightFinding(names.COMPUTE_NODE, False, message, remedy, (cluster,), fix, True)
 
@@ -69,7 +75,7 @@ class ComputeNodeCheck:
     def __init__(
         self,
         root: OpenRoot,
-        cluster_of: Callable[[str], SlurmCluster],
+        cluster_of: Callable[[ClusterPlacement], Cluster],
         login_site: Callable[[str], NodePaths | None],
         start_limit_s: float = _START_LIMIT_S,
         poll_s: float = POLL_S,
@@ -87,15 +93,16 @@ class ComputeNodeCheck:
         Raises:
             Cancelled: By ``progress``; the job in Slurm was cancelled, too.
         """
-        assert config.slurm is not None, "the job is one of Slurm"
-        started_s, cluster = time.monotonic(), config.slurm.cluster
+        placement = config.allocation
+        assert isinstance(placement, SlurmPlacement), "its finding is offered for Slurm only"
+        started_s, cluster = time.monotonic(), placement.cluster
         findings: tuple[PreflightFinding, ...]
         try:
-            findings = self._findings(config, config.slurm, progress)
+            findings = self._findings(config, placement, progress)
         except Cancelled:
             raise
         except NotBegun as error:
-            findings = (unchecked_finding(cluster, error.message, error.remedy),)
+            findings = (_unchecked(cluster, error.message, error.remedy),)
         except BackendError as error:
             result = Result(error.message, error.remedy)
             findings = (_finding(cluster, result),)
@@ -125,7 +132,8 @@ class ComputeNodeCheck:
         log = str(PurePosixPath(site.data_root, remote_folder, _LOG))
         script = self._write_script(check, target, folder)
         try:
-            cluster = self._cluster_of(placement.cluster)
+            cluster = self._cluster_of(placement)
+            assert isinstance(cluster, SlurmCluster), "the placement is one of Slurm"
             with slurm_task(cluster, check, script, log, "check") as task:
                 job = task.wait_until(
                     lambda job: job.state == "COMPLETING",

@@ -28,11 +28,8 @@ def test_neither_a_new_nor_a_resumed_rank_loads_the_compiler(tmp_path: Path) -> 
     assert "compiler: False" in training.log()
 
 
-def test_no_optimizer_loads_the_compiler_when_made_stepped_or_restored() -> None:
-    _run("""
-import sys, torch
-from backend.training import lazy_dynamo
-lazy_dynamo.postpone()
+USES = {
+    "an optimizer made, stepped or restored": """
 from backend.training.optimizer import load_optimizer, make_optimizer
 from tests.backend.training.training_rig import job, parsed
 layer = torch.nn.Linear(2, 2)
@@ -45,21 +42,29 @@ for name in ("sgd", "adam", "adamw", "adagrad", "adadelta", "rmsprop"):
         layer(torch.ones(1, 2)).sum().backward()
         optimizer.step()
         kept = optimizer.state_dict()
-    assert "torch._dynamo.utils" not in sys.modules, name
-""")
-
-
-def test_the_counter_of_operations_does_not_load_the_compiler() -> None:
-    _run("""
-import sys, torch
-from backend.training import lazy_dynamo
-lazy_dynamo.postpone()
+""",
+    "the counter of operations": """
 from torch.utils.flop_counter import FlopCounterMode
 with FlopCounterMode(display=False) as counter:
     torch.nn.Linear(2, 2)(torch.ones(1, 2))
 assert counter.get_total_flops() == 8
-assert "torch._dynamo.utils" not in sys.modules
-""")
+""",
+    "a process group": """
+from torch import distributed
+distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+distributed.destroy_process_group()
+""",
+}
+
+
+def test_no_use_of_a_rank_loads_the_compiler() -> None:
+    _run(
+        "import sys, torch\nfrom backend.training import lazy_dynamo\nlazy_dynamo.postpone()\n"
+        + "".join(
+            f"{script}\nassert 'torch._dynamo.utils' not in sys.modules, {use!r}\n"
+            for use, script in USES.items()
+        )
+    )
 
 
 @pytest.mark.slow
@@ -68,6 +73,7 @@ def test_a_model_that_compiles_has_the_whole_compiler() -> None:
 import sys, torch
 from backend.training import lazy_dynamo
 lazy_dynamo.postpone()
+early_rules = torch._dynamo.trace_rules
 layer = torch.nn.Linear(2, 2)
 optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
 optimizer.step()
@@ -82,6 +88,7 @@ optimizer.step()
 assert seen, "nothing was compiled"
 import torch._dynamo.config
 assert torch._dynamo.config is sys.modules["torch._dynamo"].config
+assert early_rules.lookup is torch._dynamo.trace_rules.lookup
 """)
 
 

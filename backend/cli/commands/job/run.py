@@ -15,7 +15,7 @@ from backend.cli.session import Session
 from backend.records.jobs.placement import node_label
 from backend.records.jobs.settings import CHANGEABLE
 from backend.records.jobs.view import JobView
-from backend.records.nodes.preflight import Preflight, PreflightFinding, TrialResult
+from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding, TrialResult
 from backend.records.queue.entry import FORMS, QueuedJob
 from backend.records.sweeps.values import field_kind, typed_value
 from backend.services.context.container import Services
@@ -190,7 +190,7 @@ def preflight(
     result = services.preflight.run(config, id)
     if fix and fix_findings(services, result, session.asks):
         result = services.preflight.run(config, id)
-    if compute_node and config.slurm is not None and result.succeeded:
+    if compute_node and any(f.fix is Fix.CHECK_COMPUTE_NODE for f in result.warnings):
         result = services.compute_nodes.run(config, result, session.progress)
     trial = services.trial_runs.run(id) if canary and result.succeeded else None
     return Answer(

@@ -126,10 +126,10 @@ def test_a_node_that_sees_no_data_root_is_asked_for_no_place_of_it(dialog, qtbot
 def test_nodes_of_slurm_have_one_environment_on_the_data_root(dialog, qtbot):
     find_button(dialog, "More").click()
     switch = dialog.choices.switch("shared")
-    qtbot.mouseClick(dialog.has_slurm, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(dialog.scheduler_switches["slurm"], Qt.MouseButton.LeftButton)
     assert switch.isChecked()
     assert not switch.isEnabled()
-    qtbot.mouseClick(dialog.has_slurm, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(dialog.scheduler_switches["slurm"], Qt.MouseButton.LeftButton)
     assert switch.isEnabled()
 
 
@@ -137,7 +137,7 @@ def test_a_job_for_the_environment_is_offered_on_login_nodes_of_slurm_only(dialo
     find_button(dialog, "More").click()
     switch, partition = dialog.choices.switch("in_job"), dialog.choices.partition
     assert not switch.isVisible()
-    qtbot.mouseClick(dialog.has_slurm, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(dialog.scheduler_switches["slurm"], Qt.MouseButton.LeftButton)
     assert switch.isVisible()
     assert not partition.isVisible()
     qtbot.mouseClick(switch, Qt.MouseButton.LeftButton)
@@ -146,7 +146,7 @@ def test_a_job_for_the_environment_is_offered_on_login_nodes_of_slurm_only(dialo
     assert (options.in_job, options.partition) == (True, "a100")
     qtbot.mouseClick(switch, Qt.MouseButton.LeftButton)
     assert dialog.choices.options().partition == ""
-    qtbot.mouseClick(dialog.has_slurm, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(dialog.scheduler_switches["slurm"], Qt.MouseButton.LeftButton)
     assert not switch.isVisible()
 
 

@@ -56,7 +56,7 @@ def test_the_dialog_requests_the_choice_of_the_user(ask, qtbot):
 
 
 def test_a_job_for_the_environment_is_offered_if_a_selected_node_has_slurm(ask):
-    login_node = replace(node("hpc"), has_slurm=True)
+    login_node = replace(node("hpc"), scheduler="slurm")
     dialog = ask(entries=(node("gpu1"), login_node), selected_names=("gpu1",))
     assert not dialog.choices.switch(IN_JOB).isVisible()
     dialog._boxes["hpc"].click()
