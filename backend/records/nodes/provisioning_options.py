@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from backend.records.nodes.entry import NodeEntry, NodeInfo
 
 SYSTEM_MPI, SHARED, LIMITS_KEY = "system_mpi", "shared", "limits_key"
-WITHOUT_HOROVOD = "without_horovod"
+WITHOUT_HOROVOD, IN_JOB = "without_horovod", "in_job"
 """Keys of the options that the window offers, as in `SetUpOptions`."""
 _MAX_NAMES = 3
 
@@ -32,6 +32,10 @@ class SetUpOptions:
     without_horovod: bool = False
     packages: tuple[str, ...] = ()
     """Packages to install besides those that the node has, by name."""
+    in_job: bool = False
+    """On the login node of a Slurm cluster: make the environment in a job, on a compute node."""
+    partition: str = ""
+    """The partition of that job, "" for the default."""
 
 
 def options_of(entry: NodeEntry) -> SetUpOptions:

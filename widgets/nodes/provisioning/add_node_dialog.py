@@ -306,6 +306,7 @@ class AddNodeDialog(Dialog):
         shared_switch = self.choices.switch(SHARED)
         shared_switch.setChecked(has_slurm or (shared_switch.isChecked() and not no_share))
         shared_switch.setEnabled(not no_share and not has_slurm)
+        self.choices.offer_job(has_slurm)
         self._check_fields()
 
     @Slot()

@@ -182,6 +182,7 @@ class SetUpAgainDialog(Dialog):
         names = set(self.selected_names())
         selected = [entry for entry in self._entries if entry.name in names]
         unselected = [entry for entry in self._entries if entry.name not in names]
+        self.choices.offer_job(any(entry.has_slurm for entry in selected))
         conflicts = choice_errors(self.choices.options(), selected, unselected, self._bundled_mpi)
         self.choices.show_conflicts(conflicts)
         title = f"Set up {formats.plural(len(selected), 'node')}"
