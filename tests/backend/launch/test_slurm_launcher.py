@@ -336,6 +336,7 @@ def test_of_two_jobs_of_slurm_for_one_run_only_the_recorded_one_runs_it(
     submission = Submission(PLACEMENT, str(tmp_path / "slurm.log"), number)
     replace_json(run.folder.attempt(1).submission("slurm"), submission.to_dict())
     variables = {"PATH": "", "SLURM_JOB_ID": "18", "SLURM_JOB_NODELIST": "sn1"}
+    variables["SLURM_TASKS_PER_NODE"] = "1"
     argv = [sys.executable, "-m", "backend.node.run.slurm_run", "--job", str(run.folder.path)]
     code = subprocess.run([*argv, "--run", "1"], env=variables, check=False).returncode
     # Slurm does not answer here, which ends a run that began.

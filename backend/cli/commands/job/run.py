@@ -19,7 +19,6 @@ from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding, Tr
 from backend.records.queue.entry import FORMS, QueuedJob
 from backend.records.sweeps.values import field_kind, typed_value
 from backend.services.context.container import Services
-from backend.services.preflight.names import COMPUTE_NODE
 
 if TYPE_CHECKING:
     from backend.records.nodes.entry import SetUp
@@ -230,6 +229,8 @@ def _print(set_up: SetUp) -> None:
 
 
 def preflight_lines(result: Preflight) -> Iterator[str]:
+    from backend.services.preflight.names import COMPUTE_NODE
+
     for finding in result.findings:
         if not finding.ok:
             yield from _finding_lines(finding)
