@@ -132,7 +132,8 @@ def test_a_check_that_does_not_begin_is_named_with_the_reason_and_leaves_the_que
 
 
 def test_what_slurm_refuses_is_its_own_sentence(services: Services, config: JobConfig) -> None:
-    assert isinstance(config.allocation, SlurmPlacement)
-    placement = replace(config.allocation, options=("--no-such-option=1",))
-    refused_config = replace(config, allocation=placement)
+    placement = config.allocation
+    assert isinstance(placement, SlurmPlacement)
+    refused_placement = replace(placement, options=("--no-such-option=1",))
+    refused_config = replace(config, allocation=refused_placement)
     assert "unrecognized option" in finding_of(services, refused_config).message

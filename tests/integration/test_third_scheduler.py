@@ -13,6 +13,7 @@ import pytest
 
 from backend.base.errors import BackendError
 from backend.node.system.start_supervisor import CODE_ROOT
+from backend.records.jobs.flat_settings import effective_settings
 from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.launch import launch_of
 from backend.records.jobs.placement import THIS_COMPUTER
@@ -55,13 +56,20 @@ def test_a_job_of_a_third_scheduler_trains_stops_resumes_and_is_killed(services:
     launch = launch_of(services.data_root.job(job_id).launch, 1)
     assert launch is not None
     assert [plan.node for plan in launch.ranks] == [socket.gethostname()]
+    view = services.jobs.queries.show(job_id)
+    assert view.nodes == (socket.gethostname(),)
+    assert effective_settings(view)["placement"] == f"{socket.gethostname()} × 1"
 
     services.jobs.lifecycle.stop(job_id)
     view = services.jobs.queries.wait(job_id)
     assert (view.state, view.run) == (JobState.INTERRUPTED, 1)
     assert services.queries.checkpoints(job_id)
 
-    services.jobs.lifecycle.resume(job_id)
+    services.jobs.lifecycle.resume(job_id, changes={"batch_size": 16})
+    actions = [entry.action for entry in services.jobs.audit_entries(job_id)]
+    assert [a for a in actions if a.startswith("Resumed") and a.endswith(" on this computer")], (
+        actions
+    )
     wait_for(lambda: state(services, job_id) in WORKING, "the steps of the second run")
     services.jobs.lifecycle.stop(job_id)
     view = services.jobs.lifecycle.kill(job_id)
@@ -76,6 +84,7 @@ def test_a_job_that_waits_for_a_third_scheduler_leaves_its_queue(
     job_id = services.jobs.create_and_start(RAW).id
     view = services.jobs.queries.show(job_id)
     assert (view.state, view.status.message) == (JobState.QUEUED, "Held by the tests.")
+    assert "placement" not in effective_settings(view)
     assert services.queue.dequeue(job_id).state is JobState.CREATED
     with pytest.raises(BackendError) as refusal:
         services.queue.enqueue(job_id)
@@ -110,6 +119,7 @@ from tests.fakes.at_once_records import SCHEDULER
 SCHEDULERS["at_once"] = SCHEDULER
 from PySide6.QtWidgets import QApplication
 application = QApplication([])
+from backend.records.jobs.flat_settings import effective_settings
 from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.settings import CHANGEABLE
 from widgets.jobs.form.form_sections import FormSections

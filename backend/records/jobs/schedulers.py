@@ -29,6 +29,8 @@ class ClusterScheduler:
         memory_option: The one of that program that asks for main memory.
         placement_type: The record of its table, a `ClusterPlacement`.
         submission_type: The record of a run that was handed to it, a `ClusterSubmission`.
+        checks_nodes: `backend.services.preflight.compute_node` can check one of its nodes.
+        builds_environments: `backend.launch.slurm_task` can make an environment in a job.
     """
 
     key: str
@@ -37,10 +39,16 @@ class ClusterScheduler:
     memory_option: str
     placement_type: type[Any]
     submission_type: type[Any]
+    checks_nodes: bool = False
+    builds_environments: bool = False
 
 
 SCHEDULERS: dict[str, ClusterScheduler] = {
-    "slurm": ClusterScheduler("slurm", "Slurm", "sbatch", "--mem", SlurmPlacement, Submission),
+    "slurm": ClusterScheduler(
+        *("slurm", "Slurm", "sbatch", "--mem", SlurmPlacement, Submission),
+        checks_nodes=True,
+        builds_environments=True,
+    ),
 }
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from backend.records.jobs.schedulers import SCHEDULERS
 from backend.records.nodes.entry import NodeEntry, NodeInfo
 
 SYSTEM_MPI, SHARED, LIMITS_KEY = "system_mpi", "shared", "limits_key"
 WITHOUT_HOROVOD, IN_JOB = "without_horovod", "in_job"
 """Keys of the options that the window offers, as in `SetUpOptions`."""
-JOB_SCHEDULER = "slurm"
-"""The scheduler in whose jobs an environment can be made."""
 _MAX_NAMES = 3
 
 
@@ -40,7 +39,12 @@ class SetUpOptions:
     """The partition of that job, "" for the default."""
 
     def is_in_job(self, entry: NodeEntry) -> bool:
-        return self.in_job and entry.scheduler == JOB_SCHEDULER
+        return self.in_job and offers_job(entry.scheduler)
+
+
+def offers_job(scheduler: str) -> bool:
+    """Return whether an environment can be made in a job of a scheduler, given by its key."""
+    return scheduler in SCHEDULERS and SCHEDULERS[scheduler].builds_environments
 
 
 def options_of(entry: NodeEntry) -> SetUpOptions:

@@ -259,12 +259,14 @@ def read_study(raw: Mapping[str, Any]) -> Study:
 
 
 def rows_for(study: Study, form: FormName, placements: Sequence[Placement]) -> tuple[StudyRow, ...]:
-    """Return the rows that run on these places, on this computer for ().
+    """Return the rows that run on these places; for () on this computer or the study's cluster.
 
     Raises:
         ValueError: There is none.
     """
-    device = "gpu" if any(placement.gpus for placement in placements) else "cpu"
+    job = {**dict(leaf_values(study.job)), **dict(leaf_values(study.form(form).job))}
+    asks_for_gpus = not placements and any(job.get(f"{key}.gpus") for key in SCHEDULERS)
+    device = "gpu" if asks_for_gpus or any(p.gpus for p in placements) else "cpu"
     rows = study.rows_on(form, device)
     if not rows:
         raise ValueError(f"no row runs on {device.upper()}s")
@@ -289,7 +291,7 @@ def sweep_of_study(
     All rows have one seed before the next, so that a slow hour of a shared computer is in all rows.
 
     Args:
-        placements: Where the jobs run; () for this computer.
+        placements: Where the jobs run; () for this computer, or the cluster that the study names.
         library: The dataset, loader and model of jobs whose file names none.
         added: The references of entries of the gallery that are in the library.
 
@@ -320,9 +322,10 @@ def _sweep(
         library_values = {} if "script" in values else library
         process_count = row.workers + _servers(values)
         scheduler = next((key for key in SCHEDULERS if f"{key}.cluster" in values), None)
-        if scheduler is not None:
+        if scheduler is not None and not placements:
             where = _cluster_size(row, process_count, values, scheduler)
         else:
+            values = {k: v for k, v in values.items() if k.partition(".")[0] not in SCHEDULERS}
             where = {"placement": _placement(row, process_count, placements)}
         values = {**library_values, **values, "seed": seed, **where}
         points.append(Point(f"{ROW_SEPARATOR} {row.name} seed={seed}", tuple(values.items())))

@@ -261,7 +261,10 @@ class JobLifecycle:
             entry = f"Resumed from {checkpoint_label}{Path(resume_from).stem}"
         if is_changed:
             entry += f" with {changes}" if changes else ""
-            entry += " on " + ", ".join(wording.node_label(p.node) for p in file.config.placement)
+            allocation = file.config.allocation
+            nodes = [p.node for p in file.config.placement]
+            names = nodes if allocation is None else [allocation.cluster]
+            entry += " on " + ", ".join(map(wording.node_label, names))
         if next_run_config(file.config) != file.config:
             entry += f". {AWAITS_HOROVOD}"
         job_files.add_action(folder, entry)

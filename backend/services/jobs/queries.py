@@ -28,6 +28,7 @@ from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import sanitize
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.history import HistoryUpdate
+from backend.records.jobs.launch import launch_of
 from backend.records.jobs.sample_history import SampleHistory, read_samples
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import Condition
@@ -329,6 +330,11 @@ class JobQueries:
             if run_state.uncertainty or status.state.is_over:
                 status = with_progress(status, folder, checkpoints)
         view = view_of(file, status, best, run_state.uncertainty or " ".join(run_state.problems))
+        if file.config.allocation is not None:
+            # Its batch script writes which nodes the scheduler chose.
+            launch = launch_of(folder.launch, status.run)
+            placement = (launch or file).config.placement
+            view = replace(view, config=replace(view.config, placement=placement))
         return replace(view, unrecorded_end=run_state.unrecorded_end)
 
     def _update_catalogue(self, view: JobView) -> JobView:

@@ -67,7 +67,7 @@ class LauncherService:
         self._lock = threading.Lock()
 
     def cluster(self, placement: ClusterPlacement) -> Cluster:
-        """Return the cluster of a job; nothing is connected before a question."""
+        """Return the cluster of a placement; nothing is connected before a question."""
         return self._cluster(scheduler_of(placement), placement.cluster)
 
     def _cluster(self, scheduler: ClusterScheduler, name: str) -> Cluster:

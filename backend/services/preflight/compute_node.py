@@ -55,16 +55,12 @@ echo "ringmaster-srun $(srun --mpi=list 2>&1 | tr '\n' ' ')"
 """
 
 
-def unchecked_findings(placement: ClusterPlacement) -> tuple[PreflightFinding, ...]:
-    """Return that no compute node was checked, where that can be done."""
-    return (_unchecked(placement.cluster),) if isinstance(placement, SlurmPlacement) else ()
-
-
-def _unchecked(
+def unchecked_finding(
     cluster: str,
     message: str = "It was not checked whether a compute node sees the data root and runs mpirun.",
     remedy: str = "Check one, in a job of a minute.",
 ) -> PreflightFinding:
+    """Return the finding of a cluster whose compute nodes were not checked, and why."""
     fix = Fix.CHECK_COMPUTE_NODE
     return PreflightFinding(names.COMPUTE_NODE, False, message, remedy, (cluster,), fix, True)
 
@@ -94,7 +90,7 @@ class ComputeNodeCheck:
             Cancelled: By ``progress``; the job in Slurm was cancelled, too.
         """
         placement = config.allocation
-        assert isinstance(placement, SlurmPlacement), "its finding is offered for Slurm only"
+        assert isinstance(placement, SlurmPlacement), "the finding has the button"
         started_s, cluster = time.monotonic(), placement.cluster
         findings: tuple[PreflightFinding, ...]
         try:
@@ -102,7 +98,7 @@ class ComputeNodeCheck:
         except Cancelled:
             raise
         except NotBegun as error:
-            findings = (_unchecked(cluster, error.message, error.remedy),)
+            findings = (unchecked_finding(cluster, error.message, error.remedy),)
         except BackendError as error:
             result = Result(error.message, error.remedy)
             findings = (_finding(cluster, result),)

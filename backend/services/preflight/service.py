@@ -35,7 +35,7 @@ from backend.records.queue.scheduling import Reservation, reservations_of
 from backend.services.nodes.provisioning import ProvisioningService
 from backend.services.nodes.registry import NodeRegistry
 from backend.services.preflight import checks, installation, names, storage
-from backend.services.preflight.compute_node import unchecked_findings
+from backend.services.preflight.compute_node import unchecked_finding
 from backend.services.preflight.context import (
     JobPreflight,
     NodePreflight,
@@ -127,16 +127,19 @@ class PreflightService:
     def _ask_scheduler(self, placement: ClusterPlacement) -> Preflight:
         """Compare what a job asks for with the cluster; its scheduler checks its nodes itself."""
         started_s, nodes = time.monotonic(), (placement.cluster,)
-        name = scheduler_of(placement).name
+        scheduler = scheduler_of(placement)
         try:
             errors = self._check_cluster(placement)
         except BackendError as error:
             errors = (PlacementError(error.message, error.remedy),)
         findings = tuple(
-            PreflightFinding(name, False, error.message, error.remedy, nodes) for error in errors
+            PreflightFinding(scheduler.name, False, error.message, error.remedy, nodes)
+            for error in errors
         ) or (
-            *unchecked_findings(placement),
-            PreflightFinding(name, True, f"{name} accepts the job.", nodes=nodes),
+            *((unchecked_finding(placement.cluster),) if scheduler.checks_nodes else ()),
+            PreflightFinding(
+                scheduler.name, True, f"{scheduler.name} accepts the job.", nodes=nodes
+            ),
         )
         return Preflight(nodes, findings, time.monotonic() - started_s)
 

@@ -21,8 +21,7 @@ from backend.records.jobs.placement import Placement
 from backend.records.jobs.view import JobView
 from backend.records.nodes.entry import HostKey, SetUp, SetUpStep, StepState
 from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding
-from backend.records.slurm.placement import SlurmPlacement
-from backend.services.preflight.compute_node import unchecked_findings
+from backend.services.preflight.compute_node import unchecked_finding
 from backend.services.preflight.service import PreflightFailed
 from backend.ssh.interface import HostKeyUnknown
 from tests.backend.services.preflight.judging import unknown_key
@@ -303,7 +302,7 @@ def test_one_batch_is_tried_where_the_job_would_run(make_controller: Make, qtbot
 def test_a_compute_node_is_checked_in_a_job_only_at_the_press_of_its_button(
     make_controller: Make, qtbot: QtBot
 ) -> None:
-    (warning,) = unchecked_findings(SlurmPlacement("gpu12"))
+    warning = unchecked_finding("gpu12")
     proof = replace(warning, ok=True, message="sn1 starts Python.", is_warning=False, fix=Fix.NONE)
     submitted_configs: list[JobConfig] = []
 

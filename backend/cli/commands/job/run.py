@@ -189,7 +189,7 @@ def preflight(
     result = services.preflight.run(config, id)
     if fix and fix_findings(services, result, session.asks):
         result = services.preflight.run(config, id)
-    if compute_node and any(f.fix is Fix.CHECK_COMPUTE_NODE for f in result.warnings):
+    if compute_node and any(f.fix is Fix.CHECK_COMPUTE_NODE for f in result.findings):
         result = services.compute_nodes.run(config, result, session.progress)
     trial = services.trial_runs.run(id) if canary and result.succeeded else None
     return Answer(
