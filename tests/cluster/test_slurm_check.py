@@ -137,3 +137,14 @@ def test_what_slurm_refuses_is_its_own_sentence(services: Services, config: JobC
     refused_placement = replace(placement, options=("--no-such-option=1",))
     refused_config = replace(config, allocation=refused_placement)
     assert "unrecognized option" in finding_of(services, refused_config).message
+
+
+def test_a_trial_that_is_cancelled_while_it_waits_leaves_the_queue(
+    slurm: SlurmCluster, services: Services, jobs: SlurmJobs
+) -> None:
+    slurm.call("sbatch", "--nodes=3", "--exclusive", "--output=/dev/null", "--wrap=sleep 600")
+    wait_for(lambda: "idle" not in slurm.states().values(), "three busy nodes")
+    job_id = services.jobs.create(jobs.raw(nodes=2)).id
+    with pytest.raises(Cancelled):
+        services.trial_runs.run(job_id, cancelled=lambda: True)
+    assert "ringmaster" not in slurm.call("squeue", "-h", "-o", "%j")
