@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.log import suppress
-from backend.records.base.cells import decimal_signs, number_in
+from backend.records.base.cells import decimal_signs, decoded, number_in
 from backend.records.jobs.log_numbers import is_metric_name
 
 STEPS = (
@@ -37,7 +37,7 @@ NO_METRICS = frozenset(
 TOTAL_NAMES = {"step": TOTALS[0], "epoch": EPOCH_TOTALS[0]}
 _STEP_NAME = re.compile(
     r"(?:(?:global|train|training|trainer|optimizer|opt|agent|env|total_env|current|cur|true)_)?"
-    r"(?:step|iter|iteration|itr|update|timestep|(?<=env_)(?:steps|interacts))"
+    r"(?:[ni]?step|[ni]?iter|iteration|itr|update|timestep|(?<=env_)(?:steps|interacts))"
     r"(?:_?(?:num|number|no\.?|idx|index|count|counter|id|#))?"
 )
 _EPOCH_NAME = re.compile(
@@ -67,6 +67,7 @@ _NUMBERED = re.compile(r"(?:(?P<name>[^\W\d_][^\W\d]*?)[ _-]?)?(?P<number>\d+)")
 """Key of a table in a document, such as ``epoch_1``."""
 _MOST_COMMENTS = 20
 """The most lines before the header of a table: comments, and a title."""
+_DOCUMENT_START = re.compile(rb"\s*[\[{]\s*[\[{\"\d\]}-]")
 _EVENTS = b"brain.Event:"
 Row = Mapping[str, Any]
 
@@ -162,7 +163,7 @@ class CurveFile:
         self._file.advance(content[:end])
         for line in content[:end].splitlines():
             if len(line) <= _MAX_LINE_BYTES:
-                yield line.decode("utf-8-sig", "replace")
+                yield decoded(line)[0]
 
     def _recognize(self, head: bytes) -> Any:
         self.is_events = _EVENTS in head[:64]
@@ -176,7 +177,7 @@ class CurveFile:
         objects = [row for line in lines if (row := json_object(line)) is not None]
         if len(objects) > 1 or (objects and has_position(list(flatten_row(objects[0])))):
             return self._json_lines
-        if head.lstrip()[:1] in (b"{", b"["):
+        if _DOCUMENT_START.match(head) or self._file.path.suffix in (".yaml", ".yml"):
             return self._document
         return self._table if self._has_header(lines) else None
 
@@ -237,7 +238,9 @@ class CurveFile:
 
     def _document(self) -> Iterator[Row]:
         if self._signature[1] <= _DOCUMENT_BYTES:
-            yield from _rows_in(json.loads(self._file.path.read_bytes()), {})
+            content = self._file.path.read_bytes()
+            is_json = self._file.path.suffix not in (".yaml", ".yml")
+            yield from _rows_in(json.loads(content) if is_json else _read_yaml(content), {})
 
     def _events(self) -> Iterator[Row]:
         """Read records: 8 bytes of length, 4 of its check, the event, 4 of its check."""
@@ -258,6 +261,16 @@ class CurveFile:
                 yield {**scalars, "step": event.step}
             self._file.advance(content[start:end])
             start = end
+
+
+def _read_yaml(content: bytes) -> Any:
+    # Late: few scripts write YAML.
+    import yaml
+
+    try:
+        return yaml.safe_load(content)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
 
 
 def json_object(line: str) -> dict[str, Any] | None:

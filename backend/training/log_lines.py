@@ -32,6 +32,7 @@ _POSITION = re.compile(
     rf"(?:\s*(?:/|of\b|von\b|sur\b|de\b)\s*(?P<total>{COUNT}(?:\.\d{{3}})*[kM]?)(?!\d|\s*/\s*\d))?",
     re.IGNORECASE,
 )
+_WARNING = re.compile(r"\b(?:Warning|Error)\b: ")
 _HAS_NUMBER = re.compile(r"\d|\bnan\b|\binf\b", re.IGNORECASE)
 _EPOCH_GROUPS = ("epoch", "numbered_epoch", "chinese_epoch", "train_epoch")
 _POINTED = re.compile(r"[1-9]\d{0,2}(?:\.\d{3})+")
@@ -52,6 +53,7 @@ _REPLACEMENTS = tuple(
         (rf"\b(?:tensor|array|(?:np\.)?float\d+)\(\[?({NUMBER})\]?[^()]*\)", r"\1"),
         (rf"[↓↑▲▼⬆⬇~≈]\s*(?={NUMBER})", ""),
         (r"\bepoch\((\w+)\)", r"\1 epoch"),  # MMEngine's “Epoch(val) [1]”
+        (r"\[epoch[_-](\d+)\]", r"epoch \1"),  # Sections of a file of settings
         (rf"(?<=[:=])\s*{COUNT}\s*/\s*{COUNT}\s*\(\s*({NUMBER})\s*%\)", r" \1"),
         (r'(?<=[:=])\s*"([^"]*)"', r"\1"),
         (rf"(?<=[:=])\s*\[({NUMBER})\]", r"\1"),
@@ -65,11 +67,12 @@ _PAIRS = re.compile(r"\(([^()]*)\)\s*[:=]\s*\(([^()]*)\)")
 _NAMED_BEFORE = re.compile(r"[\s(\[@,-]*(?:\b(?:at|after|for|in|on)\s*)?\|[)\]]*\s*(?=[:=])")
 """The rest of a position in ``auc at step 200: 0.8`` or ``loss (epoch 3) = 0.4``."""
 _SPLIT = re.compile(
-    r"(?<![\w/.-])(?:(?P<train>train|training|trn)|val|valid|validation|test|eval|evaluation|dev"
-    r"|prüfung|validierung)(?![\w/.-])",
+    r"(?<![\w/.-])(?:(?P<train>train|training|trn)"
+    r"|(?:val|valid|validation|test|eval|evaluation|dev|prüfung|validierung)(?:[_-]\w+)?)(?![\w/.-])",
     re.IGNORECASE,
 )
 """Word before values of a line that says whether they are those of the training."""
+_OPEN_GROUP = re.compile(r"(\w+)[\[(][^][()]*$")
 _ITEM_START = re.compile(r"[,|;:\])\t]\s*$|\s-\s*$")
 _ITEM_END = re.compile(r"\s*%?\s*(?:[,|;\t]|$|\s[:-]\s)")
 """What is around ``mfu 3.6%`` in a line such as ``iter 10: loss 3.9, mfu 3.6%``."""
@@ -133,7 +136,8 @@ class LineReader:
         Args:
             line: Without the codes of a terminal.
         """
-        if len(line) > LONGEST_LINE or not _HAS_NUMBER.search(line):
+        is_short = len(line) <= LONGEST_LINE
+        if not is_short or not _HAS_NUMBER.search(line) or _WARNING.search(line):
             return {}
         line = _simplified(line)
         text = _NAMED_BEFORE.sub("", _POSITION.sub("|", line))
@@ -154,7 +158,7 @@ class LineReader:
         if not counts:
             values = self._with_last_prefix(values)
         flags: dict[str, float] = {}
-        if "step" not in counts and not any(prefixes):
+        if "step" not in counts and not any(_SPLIT.fullmatch(p.rstrip("/")) for p in prefixes):
             is_other_loop, is_within = self._note_part(text, counts)
             if is_other_loop:
                 values = {f"evaluation/{name}": value for name, value in values.items()}
@@ -241,15 +245,20 @@ def _paired(match: re.Match[str]) -> str:
 def _prefixes(text: str, metrics: Sequence[re.Match[str]]) -> Iterator[str]:
     """Yield the prefix of each value: ``val/`` behind a word that names the validation.
 
-    A name may have that word: ``Train Loss: 0.4 Acc: 0.9 | Test Loss: 0.5 Acc: 0.8``.
+    Of a name that a line has twice, the word may be in the name before it, or before a bracket:
+    ``Train Loss: 0.4 Acc: 0.9 | Test Loss: 0.5 Acc: 0.8``, ``loss[ctc=2, att=1], tot_loss[ctc=3]``.
     """
     name_counts = Counter(match[1] for match in metrics)
     prefix, name_prefix, start = "", "", 0
     for match in metrics:
         prefix = _last_prefix(_SPLIT.finditer(text, start, match.start()), prefix)
         name_prefix = _last_prefix(_SPLIT.finditer(match[1]), name_prefix)
+        group = _OPEN_GROUP.search(text, 0, match.start())
         start = match.end()
-        yield prefix or (name_prefix if name_counts[match[1]] > 1 else "")
+        if name_counts[match[1]] < 2:
+            yield prefix
+        else:
+            yield f"{group[1]}/" if group is not None else prefix or name_prefix
 
 
 def _last_prefix(words: Iterable[re.Match[str]], prefix: str) -> str:

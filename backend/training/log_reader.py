@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from backend.records.jobs.log_numbers import LONGEST_LINE, NUMBER, is_metric_name
@@ -24,7 +25,7 @@ from backend.training.curve_formats import (
 )
 from backend.training.log_lines import LineReader, has_no_values
 
-_BORDERS = str.maketrans(dict.fromkeys("│┃║┆┊", "|"))
+_BORDERS = str.maketrans(dict.fromkeys("│┃║┆┊┌├└╭╰", "|"))
 _RULE = re.compile(r"[-=_+|:*~\s\u2500-\u257f]*")
 """Line between the parts of a table, also an empty one."""
 _PREFIX = re.compile(
@@ -41,6 +42,7 @@ _NAMED_NUMBER = re.compile(
 )
 _HAS_NUMBER = re.compile(r"(?<![^\s:=([])[-+−]?\.?\d")
 """A text with a number, which is no name such as ``mAP50-95``."""
+_WIDE_GAP = re.compile(r"\S\s{2,}\S")
 _FRACTION = re.compile(r"(\d+)\s*/\s*(\d+)")
 _SUMMARIES = frozenset(("all", "avg", "average", "mean", "total", "overall", ""))
 _ALIASES = {"#": "step", "E": "epoch"}
@@ -65,6 +67,7 @@ class LogReader:
     def __init__(self) -> None:
         self._lines = LineReader()
         self._table = _Table()
+        self._columns = _AlignedColumns()
         self._block: list[tuple[re.Match[str], str]] = []
         self._is_ruled = False
         self._group = ""
@@ -88,7 +91,11 @@ class LogReader:
             self._is_ruled = bool(text.strip())
             return
         text = _BAR.sub("", _PREFIX.sub("", text, count=1)).strip()
-        row = self._dictionary(line) or self._table.row(text, has_position=bool(self._position))
+        row = (
+            self._dictionary(line)
+            or self._table.row(text, has_position=bool(self._position))
+            or self._columns.row(line, self._position)
+        )
         if row:
             yield from self.end()
             yield self._positioned(row)
@@ -209,6 +216,9 @@ class _Table:
         if any(map(_HAS_NUMBER.search, cells)):
             self._is_header_open = False
             return False
+        if len(cells) == 1:
+            words = cells[0].split()
+            cells = words if has_position(words) and any(map(is_metric_name, words)) else cells
         if self._is_header_open and len(cells) == len(self._names):
             self._names = [
                 f"{name} {cell}".strip() for name, cell in zip(self._names, cells, strict=True)
@@ -264,6 +274,53 @@ class _Table:
             if fraction is not None:
                 row[TOTAL_NAMES[position_kind(name)]] = fraction[2]
         return row
+
+
+class _AlignedColumns:
+    """Numbers below a line of names, such as the energies at a step of a simulation.
+
+    The values at a step are the first below these names: at the end come averages.
+    """
+
+    def __init__(self) -> None:
+        self._line_above = ""
+        self._position: Mapping[str, float] = {}
+        self._read_names: set[tuple[str, ...]] = set()
+
+    def row(self, line: str, position: Mapping[str, float]) -> Row:
+        """Return the row in a line, {} if it is none.
+
+        Args:
+            position: That of the lines before, for rows without one.
+        """
+        line_above, self._line_above = self._line_above, line
+        numbers = line.split()
+        if len(numbers) < 2 or any(number_of(number) is None for number in numbers):
+            return {}
+        names = _names_above(line_above, line)
+        if not names or not (position or has_position(names)):
+            return {}
+        if position != self._position:
+            self._position, self._read_names = dict(position), set()
+        if tuple(names) in self._read_names:
+            return {}
+        if not has_position(names):
+            self._read_names.add(tuple(names))
+        row = dict(zip(names, numbers, strict=True))
+        return {n: v for n, v in row.items() if position_kind(n) or not has_no_values(n)}
+
+
+def _names_above(line: str, numbers: str) -> list[str]:
+    """Return the name above each number, right or left aligned with it; [] if this is no header."""
+    if _HAS_NUMBER.search(line) or not _WIDE_GAP.search(line):
+        return []
+    spans = [match.span() for match in re.finditer(r"\S+", numbers)]
+    for edges in ([0, *(end for _, end in spans)], [*(start for start, _ in spans), len(line)]):
+        names = [line[start:end].strip() for start, end in pairwise(edges)]
+        is_cut = any(line[edge - 1 : edge + 1].strip(" ")[1:] for edge in edges[1:-1])
+        if all(names) and not is_cut and not line[edges[-1] :].strip():
+            return names
+    return []
 
 
 def dictionary_in(line: str) -> dict[str, Any]:

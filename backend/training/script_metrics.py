@@ -56,7 +56,7 @@ _LINES_PATH = ("printed", "lines")
 _LOG_PATHS: tuple[tuple[str, ...], ...] = (_LOG_PATH, _TEXT_PATH, _FILE_TEXT_PATH, _LINES_PATH)
 """Of the numbers in logs: JSON and marked ones, text with a step or an epoch, that of a file, and
 text without; each gives way to those before it."""
-_LOG_SUFFIXES = (".log", ".txt", ".out")
+_LOG_SUFFIXES = (".log", ".txt", ".out", ".ini")
 _NUMBERS_WITHIN_LINES = 1_000
 _COUNTS = ("epoch", "step")
 _REPEATS: Mapping[tuple[str, ...], int] = {_TEXT_PATH: 2, _FILE_TEXT_PATH: 2, _LINES_PATH: 5}
@@ -91,6 +91,7 @@ class _StepCounter:
     first_epoch: int = 1
     last_epoch: int = 0
     first_step: int | None = None
+    step_interval: int = 1
     header_count: int = 0
 
     def count_step(
@@ -112,10 +113,13 @@ class _StepCounter:
             self.first_step = step
         if self.last_steps.get(kind, -1) >= min_step or header_count > self.header_count > 0:
             is_resumed = self.first_step < step and epoch <= self.last_epoch
-            self.steps_before += 0 if is_resumed else self.last_step
+            # A count from 0 has a step more than its last number says.
+            gap = self.step_interval if step == 0 else 0
+            self.steps_before += 0 if is_resumed else self.last_step + gap
             self.last_steps, self.last_step = {}, 0
         self.last_epoch, self.header_count = epoch, header_count
         self.last_steps[kind] = step
+        self.step_interval = step - self.last_step if step > self.last_step else self.step_interval
         self.last_step = max(self.last_step, step)
         return self.steps_before + self.last_step
 
@@ -330,7 +334,8 @@ class ScriptMetrics:
                 if path not in paths and _is_of_settings(rows):
                     del rows[0]
                 for row in rows:
-                    self._add(path, self._log_counters[path], row)
+                    # A line about the best epoch repeats its values.
+                    self._add(path, self._log_counters[path], row, may_be_known=True)
                 rows.clear()
 
     def _read_files(self) -> int:

@@ -32,7 +32,7 @@ MOST_HEADER_ROWS = 4
 MOST_WORDS, LEAST_IDS = 3, 10
 SPACES = re.compile(r"(?<=\d)[ '’_\u00a0\u2009\u202f](?=\d{3}(?!\d))")
 NUMBER = re.compile(
-    r"(?P<currency>[$€£¥₹]?) ?(?P<number>[+-]?(?:\d[\d.,]*|[.,]\d+)(?:e[+-]?\d+)?|[+-]?inf)"
+    r"(?P<currency>[$€£¥₹]?) ?(?P<number>[+-]?(?:\d[\d.,]*|[.,]\d+)(?:[edf][+-]?\d+)?|[+-]?inf)"
     r"(?P<space>\s?)(?P<unit>(?:[^\W\d_]{1,8}|[%‰°][CF]?)(?:[./·*^\u00a0-]+[^\W\d_]{1,8})*[.²³]?|)",
     re.IGNORECASE,
 )
@@ -130,7 +130,9 @@ class Format(NamedTuple):
 def value_of(number: str, decimal: str) -> float:
     """Return the value of digits with this decimal sign; the other one is between thousands."""
     thousands = "," if decimal == "." else "."
-    return float(number.replace(thousands, "").replace(decimal, "."))
+    number = number.replace(thousands, "").replace(decimal, ".")
+    # Exponents of Fortran are as in 1.5D-3, those of Julia as in 1.5f-3.
+    return float(re.sub(r"(?<=[\d.])[dDfF](?=[+-]?\d)", "e", number))
 
 
 def magnitude(match: re.Match[str]) -> float:
@@ -328,8 +330,9 @@ def decimal_signs(cells: Sequence[str]) -> set[str]:
         match = NUMBER.fullmatch(plain(cell))
         text = match["number"] if match else ""
         for sign, thousands in ((r"\.", ","), (",", r"\.")):
-            integer_pattern = rf"([1-9]\d{{0,2}}({thousands}\d{{3}})+|\d*)"
-            pattern = rf"[+-]?({integer_pattern}({sign}\d*)?(e[+-]?\d+)?|inf)"
+            # In India all groups but the last have two digits.
+            groups = rf"\d{{0,2}}({thousands}\d{{3}})+|\d?({thousands}\d{{2}})+{thousands}\d{{3}}"
+            pattern = rf"[+-]?(([1-9]({groups})|\d*)({sign}\d*)?([edf][+-]?\d+)?|inf)"
             if not re.fullmatch(pattern, text, re.IGNORECASE):
                 possible_signs.discard(sign[-1])
     return possible_signs

@@ -26,7 +26,7 @@ _MANTISSA = (
     r"|[1-9]\d{0,2}(?:\.\d{3})+(?:,\d+|\.\d{3})(?![\d.,])"
     r"|\d+,\d+(?!\d|,\d)|\d+\.\d*|\.\d+|\d+(?!\d*,\d)"
 )
-NUMBER = rf"[-+−–]?(?:(?:{_MANTISSA})(?:[eE][-+−]?\d+|(?-i:[kKMGBT])(?!\w))?|(?:nan|inf)\b)"
+NUMBER = rf"[-+−–]?(?:(?:{_MANTISSA})(?:[eEdDf][-+−]?\d+|(?-i:[kKMGBT])(?!\w))?|(?:nan|inf)\b)"
 """A comma ends groups of three digits, or begins the decimals: ``0,25``. ``1,2,3`` is a list."""
 _IN_LINE = re.compile(rf"(?<![\w.@])(?:{NUMBER})", re.IGNORECASE)
 _NAME = re.compile(r"\{([A-Za-z_][\w./-]*)\}")
@@ -38,7 +38,10 @@ _KNOWN_METRIC = re.compile(
     r"|потери|точность|损失|准确率|精度|損失|誤差|손실|정확도",
     re.IGNORECASE,
 )
-_FRACTION = re.compile(r"loss|acc|err|f1|mse|mae|auc|iou|\bmap|\blr\b|rate$", re.IGNORECASE)
+_FRACTION = re.compile(
+    r"loss|acc|err|f1|mse|mae|auc|iou|\bmap|\blr\b|rate$|verlust|genauigkeit|perte|p[eé]rdi[dt]a",
+    re.IGNORECASE,
+)
 """Metrics of which ``1,234`` is rather a bit more than one."""
 _THREE_DECIMALS = re.compile(r"[-+−–]?\d,\d{3}")
 

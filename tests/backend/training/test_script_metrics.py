@@ -338,6 +338,11 @@ def test_the_points_do_not_depend_on_the_pieces_in_which_a_file_grows(
             '{"epoch": {"0": 5, "1": 6}, "loss": {"0": 2, "1": 1}}',
             {"loss": {5: 2, 6: 1}},
         ),
+        (
+            "history.yaml",
+            "run: a\nhistory:\n- epoch: 1\n  val: {loss: 2}\n- epoch: 2\n  val: {loss: 1}\n",
+            {"val/loss": {1: 2, 2: 1}},
+        ),
         ("names.csv", "Training Step,Loss\n10,0.9\n", {"Loss": {10: 0.9}}),
         ("camel.jsonl", '{"globalStep": 10, "trainLoss": 0.9}\n{}\n', {"trainLoss": {10: 0.9}}),
         ("dll.json", 'DLLL {"step": [0, 10], "data": {"loss": 2}}\n', {"loss": {10: 2}}),
@@ -606,6 +611,22 @@ def test_text_in_a_log_file_counts_if_the_script_prints_nothing(job_folder: Path
     with (job_folder / "rank-0.log").open("a") as printed:
         printed.write("Epoch 1 loss: 5\nEpoch 2 loss: 4\n")
     assert curves_of(metrics.poll()) == {"loss": {1: 5.0, 2: 4.0}}
+
+
+def test_a_section_for_each_epoch_is_read_and_a_file_of_windows_1252(job_folder: Path) -> None:
+    metrics = metrics_of(job_folder)
+    sections = "[run]\nlr = 0.1\n\n[epoch_1]\nloss = 0.5\n\n[epoch_2]\nloss = 0.25\n"
+    (job_folder / "output/metrics.ini").write_text(sections)
+    assert curves_of(metrics.poll())["loss"] == {1: 0.5, 2: 0.25}
+    (job_folder / "output/a.csv").write_bytes("Epoche;Güte\n1;0,5\n".encode("cp1252"))
+    assert curves_of(metrics.poll()) == {"Güte": {1: 0.5}}
+
+
+def test_a_count_from_0_in_each_epoch_loses_no_step(job_folder: Path) -> None:
+    metrics = metrics_of(job_folder)
+    rows = "epoch,step,loss\n1,0,9\n1,10,8\n2,0,7\n2,10,6\n"
+    (job_folder / "output/a.csv").write_text(rows)
+    assert curves_of(metrics.poll()) == {"loss": {0: 9.0, 10: 8.0, 20: 7.0, 30: 6.0}}
 
 
 def test_numbers_of_a_file_take_the_place_of_those_of_the_log(job_folder: Path) -> None:
