@@ -127,6 +127,37 @@ def test_lines_below_the_header_are_names_or_units(
     assert [note["names"] for note in notes] == [note_rows] * bool(note_rows)
 
 
+FOOTERS = {
+    "a sum": "Total,99,\n",
+    "a mean and a note": "Average,4.5,\nSource: the office\n",
+    "a note after an empty line": "\n\nEnd of report\n",
+    "a note with a comma": '"Notes: none, so far"\n',
+}
+
+
+@pytest.mark.parametrize("form", FOOTERS)
+def test_sums_and_notes_below_a_table_are_no_rows(tmp_path: Path, form: str) -> None:
+    folder = files(tmp_path / "d", **{"t.csv": flowers() + FOOTERS[form]})
+    datasets = open_data("table", folder, tmp_path, scale="none")
+    assert rows(datasets) == sorted(([a, b], c) for a, b, c in FLOWERS)
+    assert any("below the table" in note["reason"] for note in datasets.training.reading_notes)
+
+
+def test_comments_are_no_rows(tmp_path: Path) -> None:
+    table = "# by Ann, Bob\n# at 8:15, 20 C, wet\n" + flowers().replace("4.5", "# a pause\n4.5")
+    assert len(rows(open_data("table", files(tmp_path / "d", **{"t.csv": table}), tmp_path))) == 6
+
+
+def test_classes_that_differ_in_capitals_only_are_one_and_letters_are_codes(tmp_path: Path) -> None:
+    def classes(names: str) -> list[str]:
+        table = "a,b,y\n" + "".join(f"{n},{n},{name}\n" for n, name in enumerate(names.split()))
+        folder = files(tmp_path / names, **{"t.csv": table})
+        return open_data("table", folder, tmp_path).training.classes or []
+
+    assert classes("Yes no YES Yes No no") == ["Yes", "no"]
+    assert classes("C c C c") == ["C", "c"]
+
+
 def test_a_file_of_the_uci_repository_is_a_table(tmp_path: Path) -> None:
     folder = files(tmp_path / "d", **{"iris.data": flowers(header=""), "iris.names": "About it"})
     assert len(rows(open_data("table", folder, tmp_path))) == len(FLOWERS)
@@ -360,8 +391,10 @@ COLUMNS: dict[str, tuple[list[str], list[float], str]] = {
     "a minus behind, with a decimal comma": (
         ["1.768,5-", "0,5", "3-", "7"], [-1768.5, 0.5, -3, 7], "the minus behind the digits"),
     "a dash as a minus": (["–5", "7", "– 1.5", "‐0.25"], [-5, 7, -1.5, -0.25], ""),
+    "money behind": (["1.234,50 €", "7,00 €", "3 €"], [1234.5, 7, 3], "in €"),
     "money with a dash": (["–€5", "€7"], [-5, 7], "in €"),
     "debts": (["-$5", "($7.50)", "$1,200.00", "$3"], [-5, -7.5, 1200, 3], "in $"),
+    "groups of India": (["₹1,23,456.50", "₹12,34,567"], [123456.5, 1234567], "in ₹"),
     "percent": (["5 %", "7%", "12.5%", "0"], [], "Read as texts, because units differ"),
     "a unit": (["5 kg", "7.5 kg", "1,200 kg", "3 kg"], [5, 7.5, 1200, 3], "in kg"),
     "a unit of two parts": (["0.5 a.u.", "2 a.u.", "1 a.u.", "3 a.u."], [0.5, 2, 1, 3], "in a.u."),

@@ -33,7 +33,7 @@ MOST_WORDS, LEAST_IDS = 3, 10
 SPACES = re.compile(r"(?<=\d)[ '’_\u00a0\u2009\u202f](?=\d{3}(?!\d))")
 NUMBER = re.compile(
     r"(?P<currency>[$€£¥₹]?) ?(?P<number>[+-]?(?:\d[\d.,]*|[.,]\d+)(?:[edf][+-]?\d+)?|[+-]?inf)"
-    r"(?P<space>\s?)(?P<unit>(?:[^\W\d_]{1,8}|[%‰°][CF]?)(?:[./·*^\u00a0-]+[^\W\d_]{1,8})*[.²³]?|)",
+    r"(?P<space>\s?)(?P<unit>(?:[^\W\d_]{1,8}|[%‰°][CF]?|[$€£¥₹])(?:[./·*^\u00a0-]+[^\W\d_]{1,8})*[.²³]?|)",
     re.IGNORECASE,
 )
 """Number with a unit such as ``kg``, ``m/s`` or ``a.u.``, or with a magnitude such as ``k``."""
@@ -46,6 +46,12 @@ DATE = re.compile(
     r"(?::(\d\d(?:[.,]\d+)?))?(?: ?(?:UTC|GMT|([+-]\d\d)(?::?(\d\d))?))?)?Z?"
 )
 LIKE_A_TIME = re.compile(r"(?<![\w:])\d{1,2}:\d\d|\d{4}-\d\d-\d\d|\d [^\W\d_]{3,9},? \d{4}")
+SUMMARY = re.compile(
+    r"(grand |sub)?(totals?|sum|mean|average|avg|median|min|max|count|std|summe|gesamt|mittelwert"
+    r"|durchschnitt|anzahl|total|moyenne|somme|media|suma)\b",
+    re.IGNORECASE,
+)
+"""The first cell of a row below a table that sums it up."""
 EPOCH = datetime.date(1970, 1, 1).toordinal()
 
 
@@ -64,10 +70,33 @@ def decoded(content: bytes) -> tuple[str, str]:
 
 
 def title_count(rows: Sequence[Sequence[str]]) -> int:
-    """Return the number of rows above a table of three or more columns with at most one cell."""
-    is_title = [sum(bool(cell.strip()) for cell in row) < 2 for row in rows]
+    """Return the number of rows above a table of three or more columns with at most one cell.
+
+    A comment (``# operator: A, B``) may have several; a header may begin with its sign, too.
+    """
+    is_comment = ["".join(row).startswith("#") for row in rows]
+    comment_count = [*is_comment, False].index(False)
+    if comment_count and not is_header(rows[comment_count:] or rows):
+        comment_count -= 1
+    is_title = [
+        n < comment_count or sum(bool(cell.strip()) for cell in row) < 2
+        for n, row in enumerate(rows)
+    ]
     is_wide = max(map(len, rows), default=0) > 2 and not all(is_title)
     return is_title.index(False) if is_wide else 0
+
+
+def footer_count(rows: Sequence[Sequence[str]]) -> int:
+    """Return the number of rows below a table of three or more columns with a note, or a sum."""
+    count = 0
+    for row in reversed(rows[1:] if rows and len(rows[0]) > 2 else []):
+        cells = [cell for cell in row if cell.strip()]
+        is_note = len(cells) < 2 and not any(map(NUMBER.fullmatch, cells))
+        is_sum = len(cells) < len(rows[0]) and bool(SUMMARY.match(cells[0])) if cells else False
+        if not is_note and not is_sum:
+            break
+        count += 1
+    return count
 
 
 def joined(cell: str) -> str:

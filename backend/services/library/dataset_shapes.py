@@ -25,6 +25,7 @@ from backend.records.base.cells import (
     MISSING_VALUES,
     Format,
     decoded,
+    footer_count,
     format_of,
     is_header,
     sign_of,
@@ -290,6 +291,7 @@ def _table(listing: _Listing) -> _ShapeMatch | None:
         rows = [row for row in rows if any(map(str.strip, row))]
         titles = ["".join(row) for row in rows[: title_count(rows) if delimiter != " " else 0]]
         rows = rows[len(titles) :]
+        rows = rows[: len(rows) - footer_count(rows)]
         if len({len(row) for row in rows}) == 1 and len(rows[0]) > 1:
             note = "Left out, because they are titles above the table"
             return _columns(names, rows, [ReadingNote.from_names(note, titles, "row")])

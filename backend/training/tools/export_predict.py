@@ -46,13 +46,19 @@ def samples_in(path: Path) -> list[tuple[str, torch.Tensor]]:
     names = [column["name"] for column in columns]
     if path.suffix.lower() not in (".csv", ".tsv", ".tab", ".data", ".txt"):
         raise SystemExit(f"{path} is no CSV file. The model needs one with {', '.join(names)}.")
-    from cells import decoded, names_in_header, title_count  # type: ignore[import-not-found]  # beside it
+    from cells import (  # type: ignore[import-not-found]  # beside it
+        decoded,
+        footer_count,
+        names_in_header,
+        title_count,
+    )
 
     text, separator = decoded(path.read_bytes())
     lines = [line for line in text.splitlines() if line.strip()] or [""]
     delimiter = separator or max(";\t|,", key=lines[0].count)
     rows = [[c.strip() for c in row] for row in csv.reader(lines, delimiter=delimiter)]
     rows = rows[title_count(rows) :]
+    rows = rows[: len(rows) - footer_count(rows)]
     numbered_names = [f"column {number}" for number in range(1, len(rows[0]) + 1)]
     # Columns of a table without a header have numbers for names.
     has_names = not set(names) <= set(numbered_names)

@@ -5,6 +5,7 @@ train, val or test, or in folders of these names, are the training and the valid
 rows are drawn for validation.
 """
 
+import collections
 import contextlib
 import csv
 import functools
@@ -21,6 +22,7 @@ from cells import (
     NUMBER,
     Format,
     decoded,
+    footer_count,
     format_of,
     is_header,
     names_in_header,
@@ -249,7 +251,14 @@ class Table:
             if is_whole:
                 class_values, classes = numpy.unique(values, return_inverse=True)
                 return classes.astype(numpy.int64), [str(int(value)) for value in class_values]
-        texts, classes = numpy.unique(cells, return_inverse=True)
+        spellings = usual_spellings(cells)
+        others = [
+            f"{cell} as {usual}" for cell, usual in sorted(spellings.items()) if cell != usual
+        ]
+        self.notes.add(
+            "Read as one class, because only their capitals differ", sorted(others), "class"
+        )
+        texts, classes = numpy.unique([spellings[cell] for cell in cells], return_inverse=True)
         return classes.astype(numpy.int64), texts.tolist()
 
     def features_of(self, path: str) -> numpy.ndarray:
@@ -383,6 +392,13 @@ def read_table(path: str, notes: Notes) -> tuple[list[str], list[list[str]], lis
     titles = title_count(rows)
     notes.add("Left out, because they are titles above the table", row_labels[:titles], "row")
     rows, row_labels = rows[titles:], row_labels[titles:]
+    end = len(rows) - footer_count(rows)
+    notes.add("Left out, because they are sums or notes below the table", row_labels[end:], "row")
+    is_comment = [row[0][:1] == "#" and len(row) != len(rows[0]) for row in rows[:end]]
+    comments = [label for label, is_ in zip(row_labels, is_comment, strict=False) if is_]
+    notes.add("Left out, because they are comments in the table", comments, "row")
+    table_rows = [n for n in range(end) if not is_comment[n]]
+    rows, row_labels = [rows[n] for n in table_rows], [row_labels[n] for n in table_rows]
     for row, row_label in zip(rows, row_labels, strict=True):
         if len(row) != len(rows[0]):
             raise ValueError(
@@ -418,12 +434,17 @@ def delimiter_of(text: str) -> str:
     lines = [line.strip(" ") for line in text[:100_000].splitlines()[:50] if line.strip()]
     if len(text) > 100_000 and len(lines) < 50:
         lines = lines[:-1]
+    line_counts = {}
     for delimiter in DELIMITERS.values():
         rows = [*csv.reader(lines, delimiter=delimiter, skipinitialspace=True)]
         # Between words of a title are spaces, too.
-        counts = set(map(len, rows[title_count(rows) if delimiter != " " else 0 :]))
-        if len(counts) == 1 and counts != {1}:
+        counts = [*map(len, rows[title_count(rows) if delimiter != " " else 0 :])]
+        if len(set(counts)) == 1 and counts[0] > 1:
             return delimiter
+        line_counts[delimiter] = max(counts.count(n) if n > 1 else 0 for n in counts or [0])
+    best = max(DELIMITERS.values(), key=lambda delimiter: line_counts[delimiter])
+    if 2 * line_counts[best] > len(lines):
+        return best
     return max(DELIMITERS.values(), key=lines[0].count) if lines else ","
 
 
@@ -433,6 +454,14 @@ def numbers(cells: list[str], form: Format) -> numpy.ndarray:
         with contextlib.suppress(ValueError):  # Of missing values, or of thousands.
             return numpy.array(cells).astype(numpy.float64)
     return numpy.array([form.parse(cell) for cell in cells])
+
+
+def usual_spellings(cells: list[str]) -> dict[str, str]:
+    """For each text the most frequent of those that differ in capitals only; letters are codes."""
+    spellings: dict[str, str] = {}
+    for cell, _ in collections.Counter(cells).most_common():
+        spellings.setdefault(cell.casefold() if len(cell) > 1 else cell, cell)
+    return {cell: spellings[cell.casefold() if len(cell) > 1 else cell] for cell in set(cells)}
 
 
 def unmarked(cells: list[str]) -> list[str]:
