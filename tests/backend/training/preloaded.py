@@ -7,6 +7,7 @@ it gives its arguments, environment and output to the server, and ends as the ra
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import signal
@@ -36,15 +37,12 @@ def serve(address: str, strategy: str) -> None:
 
     import selectors
 
-    import torch  # noqa: F401
-
     from backend.training import lazy_dynamo, rank
 
     if strategy == "fsdp":
         # It loads torch's compiler: 4 s of a core.
-        import torch._dynamo
-
-        from backend.training.strategies import fsdp  # noqa: F401
+        for module in ("torch._dynamo", "backend.training.strategies.fsdp"):
+            importlib.import_module(module)
     lazy_dynamo.postpone()
     rank._import_ahead()
     listener = socket.socket(socket.AF_UNIX)
