@@ -390,7 +390,6 @@ class AsyncServer(Leader):
         """Apply a push, and record it as a step of the job."""
         shard, state = self._shard, self._state
         now_s = time.perf_counter()
-        loss = message["loss"]
         shard.apply(worker, message, gradients)
         self._commit(hold=False)
         self._step_ms[worker] = message["ms"]
@@ -414,15 +413,16 @@ class AsyncServer(Leader):
             **self._push_rate.add(now_s, sample_count),
             "server queue": float(len(self._waiting_workers)),
         }
-        world_size = self._rendezvous.world_size
-        losses = [0.0] * world_size
-        losses[worker] = loss
         pending = PendingStep(
             *(state.step, state.epoch, state.epoch_step, message["rate"], since_last_push_s),
             *(self._config.gradient_norm is not None, metrics),
         )
-        rank_step_ms = tuple(self._step_ms.get(rank, 0.0) for rank in range(world_size))
-        result = StepResult(
+        self._held_step = pending, self._step_result(worker, message)
+
+    def _step_result(self, worker: int, message: Any) -> StepResult:
+        ranks, loss = range(self._rendezvous.world_size), message["loss"]
+        has_all_parts = self._live_workers <= self._rank_steps.keys()
+        return StepResult(
             stop=False,
             save=False,
             loss=loss,
@@ -430,13 +430,12 @@ class AsyncServer(Leader):
             norm_rank=worker,
             has_nan_buffer=message["has_nan_buffer"],
             metrics=message["metrics"],
-            losses=tuple(losses),
-            rank_step_ms=rank_step_ms,
-            rank_steps=tuple(self._rank_steps.get(rank, RankStep()) for rank in range(world_size))
-            if self._live_workers <= self._rank_steps.keys()
+            losses=tuple(loss if rank == worker else 0.0 for rank in ranks),
+            rank_step_ms=tuple(self._step_ms.get(rank, 0.0) for rank in ranks),
+            rank_steps=tuple(self._rank_steps.get(rank, RankStep()) for rank in ranks)
+            if has_all_parts
             else (),
         )
-        self._held_step = pending, result
 
     def _reassign_work(self, worker: int) -> None:
         """Give the batches of a lost worker to the others, in this epoch or the next."""

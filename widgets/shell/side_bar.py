@@ -365,6 +365,7 @@ class SideBar(QWidget):
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
         """Show all nodes in their fixed order."""
         self.cluster.show_nodes(states)
+        self.set_count("nodes", len(states))
         self._update_live()
 
     def set_narrow(self, narrow: bool) -> None:
