@@ -13,6 +13,7 @@ import os
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -33,10 +34,22 @@ EPOCH_TOTALS = ("epochs", "total_epochs", "max_epochs", "num_epochs", "num_train
 NO_METRICS = frozenset(
     (*STEPS, *EPOCHS, *TOTALS, *EPOCH_TOTALS, "time", "timestamp", "total_flos", "wall_time", "")
 )
+TOTAL_NAMES = {"step": TOTALS[0], "epoch": EPOCH_TOTALS[0]}
+_STEP_NAME = re.compile(
+    r"(?:(?:global|train|training|trainer|optimizer|opt|agent|env|total_env|current|cur|true)_)?"
+    r"(?:step|iter|iteration|itr|update|timestep|(?<=env_)(?:steps|interacts))"
+    r"(?:_?(?:num|number|no\.?|idx|index|count|counter|id|#))?"
+)
+_EPOCH_NAME = re.compile(
+    r"(?:(?:train|training|current|cur)_)?(?:epoch|epoche|époque|época)"
+    r"(?:_?(?:num|number|no\.?|nr\.?|idx|index|count|counter|#))?"
+)
 GROUPS = ("mode", "split", "phase", "subset", "stage")
 """Names of a text that describes a row's values, such as ``"mode": "val"``."""
 _METRIC_NAMES = ("metric", "metric_name", "tag", "variable", "key", "name")
 """Names of a text that names the row's ``value``, as in ``"metric": "loss", "value": 0.5``."""
+_CONTAINERS = frozenset(("data", "metrics", "scalars", "values"))
+"""Names around all values of a row, which say nothing of them."""
 _COMPARED_BYTES = 4096
 _CHUNK_BYTES = 4_000_000
 """Bytes that are read from a file at once; the rest is read the next time."""
@@ -50,6 +63,8 @@ _COMMENT_SIGNS = "#%!/ "
 _RULE_SIGNS = frozenset("|-+:= ")
 """Signs of a line between header and rows, as Markdown has it."""
 _UNIT = re.compile(r"(?<=\S)\s*(?:\[[^]]*]|\([^)]*\))$")
+_NUMBERED = re.compile(r"(?:(?P<name>[^\W\d_][^\W\d]*?)[ _-]?)?(?P<number>\d+)")
+"""Key of a table in a document, such as ``epoch_1``."""
 _MOST_COMMENTS = 20
 """The most lines before the header of a table: comments, and a title."""
 _EVENTS = b"brain.Event:"
@@ -58,7 +73,18 @@ Row = Mapping[str, Any]
 
 def normalized(name: str) -> str:
     """Return a name as `STEPS` and the other lists have it, without a unit: ``Step [-]``."""
-    return "_".join(_UNIT.sub("", name.strip().casefold()).replace("-", " ").split())
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", _UNIT.sub("", name.strip()))
+    return "_".join(words.casefold().replace("-", " ").split())
+
+
+@lru_cache(maxsize=1024)
+def position_kind(name: str) -> str:
+    """Return "step" or "epoch" for the name of one, such as ``Training Step``, else ""."""
+    key = normalized(name)
+    last_part = key.rpartition("/")[2]
+    if key in STEPS or _STEP_NAME.fullmatch(last_part):
+        return "step"
+    return "epoch" if key in EPOCHS or _EPOCH_NAME.fullmatch(last_part) else ""
 
 
 def number_of(value: Any, decimal: str = "") -> float | None:
@@ -73,7 +99,7 @@ def number_of(value: Any, decimal: str = "") -> float | None:
 
 
 def has_position(names: Iterator[str] | Sequence[str]) -> bool:
-    return any(normalized(name) in (*STEPS, *EPOCHS) for name in names)
+    return any(map(position_kind, names))
 
 
 class CurveFile:
@@ -83,6 +109,8 @@ class CurveFile:
         self._file = ForeignFile(path, offset)
         self._format: Any = None
         self._header: list[str] = []
+        self._lines_above: list[list[str]] = []
+        """The fields of the lines without numbers above a header."""
         self._delimiter: str | None = ","
         self._decimal = ""
         self._signature: tuple[int, ...] = ()
@@ -178,8 +206,11 @@ class CurveFile:
         for line in self.lines():
             fields = _fields(line, self._delimiter)
             if has_position(names := _fields(line.lstrip(_COMMENT_SIGNS), self._delimiter)):
-                self._header = names
+                self._header = _whole_names(self._lines_above, names)
                 self.header_count += 1
+                self._lines_above = []
+            elif all(number_of(field) is None for field in fields):
+                self._lines_above.append(fields)
             elif not _RULE_SIGNS.issuperset(line.strip()):
                 self._learn_decimal(fields)
                 yield dict(zip(self._header, map(self._value, fields), strict=False))
@@ -226,9 +257,11 @@ class CurveFile:
 
 
 def json_object(line: str) -> dict[str, Any] | None:
-    if line.lstrip().startswith("{"):
+    """Return the JSON object in a line, also behind a prefix such as ``:::MLLOG``."""
+    start = line.find("{")
+    if start >= 0 and line.rstrip().endswith("}"):
         with suppress(ValueError, RecursionError):
-            value = json.loads(line)
+            value = json.loads(line[start:])
             return value if isinstance(value, dict) else None
     return None
 
@@ -239,7 +272,11 @@ def flatten_row(row: Row, prefix: str = "") -> dict[str, Any]:
     for key, value in row.items():
         name = f"{prefix}{key}".strip()
         if isinstance(value, dict):
-            values |= flatten_row(value, f"{name}/")
+            values |= flatten_row(value, prefix if key in _CONTAINERS else f"{name}/")
+        elif isinstance(value, list) and position_kind(name):
+            # NVIDIA's DLLogger writes [epoch, step], [epoch], or [] for a summary.
+            names = ("epoch", name)[: len(value)]
+            values |= dict(zip(names, value, strict=False)) if value else {name: None}
         elif isinstance(value, list) and len(value) <= _MAX_ELEMENTS:
             values |= flatten_row({str(n): element for n, element in enumerate(value)}, f"{name}/")
         else:
@@ -266,6 +303,8 @@ def _rows_in(value: Any, parent: Row) -> Iterator[Row]:
             if isinstance(element, dict):
                 yield {**parent, **element}
     elif isinstance(value, dict):
+        if columns := _numbered_columns(value):
+            value = columns
         totals = {key: value[key] for key in (*TOTALS, *EPOCH_TOTALS) if key in value}
         lists = {key: item for key, item in value.items() if isinstance(item, list) and item}
         tables = {key: item for key, item in lists.items() if isinstance(item[0], dict)}
@@ -280,12 +319,37 @@ def _rows_in(value: Any, parent: Row) -> Iterator[Row]:
             )
         elif has_position(list(value)):
             yield {**parent, **value}
+        elif rows := [*_numbered_rows(value)]:
+            yield from ({**parent, **row} for row in rows)
         else:
             yield from _interleave(
                 _rows_in(item, {**parent, GROUPS[0]: key})
                 for key, item in value.items()
                 if isinstance(item, dict)
             )
+
+
+def _numbered_rows(tables: Mapping[str, Any]) -> Iterator[Row]:
+    """Yield the tables of a document by their numbers: ``{"epoch_1": {"loss": 0.5}}``."""
+    matches = [_NUMBERED.fullmatch(key) for key in tables]
+    for match, row in zip(matches, tables.values(), strict=True):
+        if match is None or not isinstance(row, dict) or not any(map(is_metric_name, row)):
+            return
+        name = match["name"] or EPOCHS[0]
+        if position_kind(name):
+            yield {name: int(match["number"]), **row}
+
+
+def _numbered_columns(tables: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the columns of a document that numbers the values of each, as pandas writes it."""
+    columns = [column for column in tables.values() if isinstance(column, dict)]
+    keys = [*columns[0]] if columns else []
+    if len(columns) < len(tables) or not all(map(str.isdigit, keys)):
+        return {}
+    is_table = all([*column] == keys for column in columns) and not any(
+        isinstance(value, (dict, list)) for column in columns for value in column.values()
+    )
+    return {name: [*column.values()] for name, column in tables.items()} if is_table else {}
 
 
 def _interleave(groups: Iterable[Iterator[Row]]) -> Iterator[Row]:
@@ -309,6 +373,15 @@ def _columns_of(lists: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     return columns if positions else {EPOCHS[0]: list(range(1, length + 1)), **columns}
 
 
+def split_cells(line: str) -> list[str]:
+    """Return the cells of a line in a log: between bars, wide gaps, semicolons or commas."""
+    if "|" in line:
+        return _fields(line, "|")
+    cells = re.split(r"\t|\s{2,}", line.strip())
+    delimiter = ";" if ";" in line else ","
+    return cells if len(cells) > 1 else _fields(line, delimiter)
+
+
 def _fields(line: str, delimiter: str | None) -> list[str]:
     if delimiter is None:
         return line.split()
@@ -319,6 +392,26 @@ def _fields(line: str, delimiter: str | None) -> list[str]:
     with suppress(csv.Error):
         return [field.strip() for field in next(csv.reader([line], delimiter=delimiter), [])]
     return []
+
+
+def _whole_names(lines_above: Iterable[list[str]], names: list[str]) -> list[str]:
+    """Return the names of a header of several lines, such as ``val/loss``.
+
+    Above the header of Excel or pandas a name stands for the blank fields behind it, too.
+    """
+    if len({*names}) == len(names):
+        return names
+    columns: list[tuple[str, ...]] = [()] * len(names)
+    for fields in lines_above:
+        if len(fields) == len(names):
+            group = ""
+            for index, field in enumerate(fields):
+                group = field or group
+                columns[index] += (group,)
+    return [
+        name if position_kind(name) else "/".join(filter(None, (*column, name)))
+        for column, name in zip(columns, names, strict=True)
+    ]
 
 
 def _is_row(fields: Sequence[str], column_count: int, delimiter: str | None) -> bool:

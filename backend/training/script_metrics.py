@@ -21,7 +21,7 @@ from pathlib import Path
 from backend.base.log import suppress
 from backend.records.base.cells import MISSING_NUMBERS
 from backend.records.base.terminal_text import strip_codes
-from backend.records.jobs.log_numbers import guessed_numbers, numbers_of
+from backend.records.jobs.log_numbers import is_metric_name, numbers_of
 from backend.training.curve_formats import (
     EPOCH_TOTALS,
     EPOCHS,
@@ -32,11 +32,14 @@ from backend.training.curve_formats import (
     CurveFile,
     Row,
     flatten_row,
+    has_position,
     json_object,
     named_value,
     normalized,
     number_of,
+    position_kind,
 )
+from backend.training.log_reader import LogReader
 
 _MAX_FILES = 5_000
 _TOLERANCE = 1e-4
@@ -46,9 +49,14 @@ _CHECKPOINT = re.compile(r"checkpoint-\d+")
 _Key = tuple[tuple[str, ...], str]
 """The path of a file in parts, and the group of a row in it (`GROUPS`)."""
 _Curve = tuple[str, _Key]
-_LOG_KEY: _Key = (("printed",), "")
-_TEXT_KEY: _Key = (("printed", "text"), "")
-_LOG_PATHS = (_LOG_KEY[0], _TEXT_KEY[0])
+_LOG_PATH = ("printed",)
+_TEXT_PATH = ("printed", "text")
+_LINES_PATH = ("printed", "lines")
+_LOG_PATHS: tuple[tuple[str, ...], ...] = (_LOG_PATH, _TEXT_PATH, _LINES_PATH)
+"""Of the numbers in a log: JSON and marked ones, text with a step or an epoch, and text without."""
+_COUNTS = ("epoch", "step")
+_REPEATS: Mapping[tuple[str, ...], int] = {_TEXT_PATH: 2, _LINES_PATH: 5}
+"""Times that a name occurs in the text before it makes a curve."""
 
 
 @dataclass(frozen=True)
@@ -170,13 +178,15 @@ class ScriptMetrics:
     def use_patterns(self, patterns: Sequence[str]) -> None:
         """Find other numbers in the log, from the beginning of the run."""
         self._log = CurveFile(self._log_path, self._log_begin)
-        self._log_counters = {key: _StepCounter(set()) for key in (_LOG_KEY, _TEXT_KEY)}
+        self._log_counters = {path: _StepCounter(set()) for path in _LOG_PATHS}
+        self._log_reader = LogReader()
         self._patterns = patterns
         self._marked_numbers: dict[str, float] = {}
         self.unmatched_patterns = [*patterns]
         """Those that find a number in no line of this run."""
         self._line_count = self._lines_before
-        self._text_rows: list[Row] = []
+        self._text_rows: dict[tuple[str, ...], list[Row]] = {_TEXT_PATH: [], _LINES_PATH: []}
+        self._name_counts = Counter[str]()
         self._newest_text_step = -1.0
         self._names_by_tag: dict[str, frozenset[str]] = {}
         """The names in the first line of the newest step with a metric."""
@@ -200,7 +210,7 @@ class ScriptMetrics:
         """
         # The log may be gone with its disk for a while.
         with suppress(OSError):
-            self._read_log()
+            self._read_log(is_over)
         self._read_files()
         self._add_text_rows(is_over)
         names = {
@@ -236,21 +246,27 @@ class ScriptMetrics:
     def _add_text_rows(self, is_over: bool) -> None:
         """Add the numbers of the log's text if there are no others; remove them when others come.
 
-        A name that occurs once, such as in a line about the start, makes no curve.
+        Text without a step or an epoch, whose lines are counted, gives way to text with them. A
+        name that occurs once, such as in a line about the start, makes no curve.
         """
-        if any(key != _TEXT_KEY for keys in self._keys.values() for key in keys):
-            if any(_TEXT_KEY in keys for keys in self._keys.values()):
-                self._remove(_TEXT_KEY[:1])
-                self._changed_steps.update(self._steps)
-                self._is_restart = True
-            self._text_rows.clear()
-            return
-        names = Counter(name for row in self._text_rows for name in row if name not in NO_METRICS)
-        is_curve = any(_TEXT_KEY in keys for keys in self._keys.values())
-        if is_curve or is_over or max(names.values(), default=0) > 1:
-            for row in self._text_rows:
-                self._add(_TEXT_KEY[0], self._log_counters[_TEXT_KEY], row)
-            self._text_rows.clear()
+        for path, rows in self._text_rows.items():
+            weaker_paths = _LOG_PATHS[_LOG_PATHS.index(path) :]
+            paths = {key[0] for keys in self._keys.values() for key in keys}
+            if not paths.issubset(weaker_paths):
+                if path in paths:
+                    self._remove((path,))
+                    self._changed_steps.update(self._steps)
+                    self._is_restart = True
+                rows.clear()
+                continue
+            names = Counter(name for row in rows for name in row if name not in NO_METRICS)
+            is_last = is_over and path == _TEXT_PATH
+            if path in paths or is_last or max(names.values(), default=0) >= _REPEATS[path]:
+                if path not in paths and _is_of_settings(rows):
+                    del rows[0]
+                for row in rows:
+                    self._add(path, self._log_counters[path], row)
+                rows.clear()
 
     def _read_files(self) -> int:
         """Return the number of rows."""
@@ -296,10 +312,11 @@ class ScriptMetrics:
                 if count > _MAX_FILES:
                     return
 
-    def _read_log(self) -> None:
+    def _read_log(self, is_over: bool) -> None:
         for line in self._log.lines():
-            if (row := json_object(line)) is not None:
-                self._add(_LOG_KEY[0], self._log_counters[_LOG_KEY], row)
+            row = json_object(line)
+            if row is not None and has_position(list(flatten_row(row))):
+                self._add(_LOG_PATH, self._log_counters[_LOG_PATH], row)
             elif self._patterns:
                 text = strip_codes(line)
                 self.unmatched_patterns = [
@@ -308,12 +325,26 @@ class ScriptMetrics:
                     if not numbers_of([pattern], text)
                 ]
                 self._add_marked(numbers_of(self._patterns, text))
-            elif row := guessed_numbers(strip_codes(line), self._marked_numbers):
-                count: Row = {}
-                if row.pop("is_within_epoch", 0):
-                    self._line_count += 1
-                    count = {"step": self._line_count}
-                self._text_rows.append({**count, **row})
+            else:
+                for text_row in self._log_reader.rows(strip_codes(line)):
+                    self._add_text_row(text_row)
+        if is_over:
+            for text_row in self._log_reader.end():
+                self._add_text_row(text_row)
+
+    def _add_text_row(self, row: Row) -> None:
+        count: Row = {}
+        path = _TEXT_PATH
+        if not has_position(list(row)):
+            names = [name for name in row if is_metric_name(name)]
+            self._name_counts.update(names)
+            path = _LINES_PATH
+            count = {"step": max((self._name_counts[name] for name in names), default=0)}
+        elif row.get("is_within_epoch"):
+            self._line_count += 1
+            count = {"step": self._line_count}
+        values = {name: value for name, value in row.items() if name != "is_within_epoch"}
+        self._text_rows[path].append({**count, **values})
 
     def _add_marked(self, numbers: Mapping[str, float]) -> None:
         """Add the marked numbers of a line; its epoch may be in a line before it."""
@@ -332,8 +363,8 @@ class ScriptMetrics:
             has_step = any(key in self._marked_numbers for key in STEPS)
             count = {} if has_step else {"step": self._line_count}
             self._add(
-                _LOG_KEY[0],
-                self._log_counters[_LOG_KEY],
+                _LOG_PATH,
+                self._log_counters[_LOG_PATH],
                 {**count, **self._marked_numbers, **numbers},
             )
 
@@ -350,11 +381,13 @@ class ScriptMetrics:
         group = next((str(values[key]) for key in GROUPS if isinstance(values.get(key), str)), "")
         numbers = {key: number for key in values if (number := number_of(values[key])) is not None}
         metrics = {
-            key: value for key, value in numbers.items() if normalized(key) not in NO_METRICS
+            key: value
+            for key, value in numbers.items()
+            if normalized(key) not in NO_METRICS and not position_kind(key)
         }
         positions = {normalized(key): value for key, value in numbers.items() if key not in metrics}
-        step = next((positions[key] for key in STEPS if key in positions), None)
-        epoch = next((positions[key] for key in EPOCHS if key in positions), None)
+        step = _position_in(positions, "step", STEPS)
+        epoch = _position_in(positions, "epoch", EPOCHS)
         if epoch is not None:
             if epoch == 0 or epoch % 1:
                 # Parts of an epoch are counted from 0.0, and belong to the epoch that they end in.
@@ -397,7 +430,7 @@ class ScriptMetrics:
         )
         self._changed_steps.add(counted_step)
         for tag, value in metrics.items():
-            if path == _TEXT_KEY[0] and self._is_summary(tag, step, frozenset(metrics)):
+            if path == _TEXT_PATH and self._is_summary(tag, step, frozenset(metrics)):
                 continue
             self._compare(tag, (path, group), counted_step, value, row_hash)
             self._steps.setdefault(counted_step, {})[tag, (path, group)] = value
@@ -435,6 +468,22 @@ class ScriptMetrics:
         parts = [[*path, *([group] if group else [])] for path, group in unique_keys]
         for key, label in zip(unique_keys, _labels(parts), strict=True):
             yield key, f"{label}/{tag}" if label else tag
+
+
+def _position_in(positions: Mapping[str, float], kind: str, names: Sequence[str]) -> float | None:
+    """Return the step or the epoch of a row, the first of ``names`` if it has several."""
+    other_names = [name for name in positions if position_kind(name) == kind]
+    return next((positions[name] for name in (*names, *other_names) if name in positions), None)
+
+
+def _is_of_settings(rows: Sequence[Row]) -> bool:
+    """Return whether the first row is a list of settings, with the number of epochs as its epoch.
+
+    The second row has other names, and its count begins before that of the first.
+    """
+    if len(rows) < 2 or rows[0].keys() == rows[1].keys():
+        return False
+    return any(float(rows[1].get(key, math.inf)) < float(rows[0].get(key, 0)) for key in _COUNTS)
 
 
 def _columns(values: Row, metrics: Collection[str]) -> list[str]:

@@ -69,6 +69,10 @@ TABLES = {
     "titles": ("Flowers of May\n\n\"written on 3 Jan, 8:15\"\n" + flowers()).encode(),
     "titles with empty cells": b"Flowers;;\n;;2026\n;;\n" + flowers(";").encode(),
     "a title without a header": ("Flowers\t\t\n" + flowers("\t", header="")).encode(),
+    "units below the names": flowers(header="a,b,colour\n[cm],[g],[-]\n").encode(),
+    "units without brackets": flowers(header="a,b,colour\ncm,g,\n").encode(),
+    "names in two lines": flowers(header="leaf,,\nlength,width,colour\n").encode(),
+    "names in three lines": flowers(";", ",", "leaf,leaf,kind\na,b,\ncm,cm,\n").encode(),
     "index of pandas": ("," + "".join(
         f"{n - 1 if n else ''}{',' if n else ''}{line}\n"
         for n, line in enumerate(flowers().splitlines())
@@ -101,6 +105,31 @@ def test_titles_above_a_table_are_counted(tmp_path: Path, table: str, names: lis
     notes = open_data("table", folder, tmp_path, missing="leave row out").training.reading_notes
     titles = [note["names"] for note in notes if "titles above the table" in note["reason"]]
     assert titles == [names] * bool(names)
+
+
+@pytest.mark.parametrize(
+    ("head", "names", "note_rows"),
+    [
+        ("a,b,y\n[cm],[g],\n", ["a", "b"], ["t.csv, line 2"]),
+        ("size,,y\na,b,\n", ["size a", "size b"], ["t.csv, line 2"]),
+        ("a,b,y\n", ["a", "b"], []),
+        ("a,b,y\n1,low,x\n", ["a", "b"], []),
+    ],
+)
+def test_lines_below_the_header_are_names_or_units(
+    tmp_path: Path, head: str, names: list[str], note_rows: list[str]
+) -> None:
+    table = head + "".join(f"{n},{n * n},{'xy'[n % 2]}\n" for n in range(20))
+    dataset = open_data("table", files(tmp_path / "d", **{"t.csv": table}), tmp_path).training
+    columns = [name.partition(" = ")[0] for name, _, _ in dataset.value_columns["data"]]
+    assert [*dict.fromkeys(columns)] == names
+    notes = [note for note in dataset.reading_notes if "below the header" in note["reason"]]
+    assert [note["names"] for note in notes] == [note_rows] * bool(note_rows)
+
+
+def test_a_file_of_the_uci_repository_is_a_table(tmp_path: Path) -> None:
+    folder = files(tmp_path / "d", **{"iris.data": flowers(header=""), "iris.names": "About it"})
+    assert len(rows(open_data("table", folder, tmp_path))) == len(FLOWERS)
 
 
 def test_texts_of_windows_1252_are_read(tmp_path: Path) -> None:
@@ -179,6 +208,15 @@ def test_rows_with_missing_values_are_left_out_or_filled(
     table_rows = rows(datasets)
     assert len(table_rows) == count
     assert numpy.isfinite([features for features, _ in table_rows]).all()
+
+
+def test_a_missing_text_is_no_mean(tmp_path: Path) -> None:
+    table = "a,b,y\n1,red,x\n,blue,y\n5,,x\n7,red,y\n9,,x\n"
+    folder = files(tmp_path / "d", **{"t.csv": table})
+    notes = open_data("table", folder, tmp_path, missing="mean").training.reading_notes
+    names_by_reason = {note["reason"]: note["names"] for note in notes}
+    assert names_by_reason["Missing, so the mean of the column is used"] == ["a"]
+    assert names_by_reason["Missing, so the row has none of the column's texts"] == ["b", "b"]
 
 
 def test_train_and_validation_files_are_the_sets_and_a_test_file_without_target_is_not(

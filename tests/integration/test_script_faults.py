@@ -13,7 +13,9 @@ from tests.backend.training.test_script_rank import ABORTS
 from tests.integration.conftest import leftovers
 from tests.integration.test_script_life import job_of, log_of, run_job
 
-WROTE_NOTHING = "wrote nothing: no figure, no checkpoint and no file in its output folder."
+WROTE_NOTHING = (
+    "wrote nothing: no figure, no checkpoint and no file in its output or working folder."
+)
 NO_CURVE = "No curve was found: no file of the script has rows with a step or an epoch"
 MEET = """
 import torch, torch.distributed as dist, os
@@ -42,6 +44,7 @@ while True:
         ("""print('{"step": 1, "loss": 2}')""", ""),
         ("import os; open(os.environ['RINGMASTER_OUTPUT'] + '/words.txt', 'w')", NO_CURVE),
         ("import os; open('model.pt', 'w').write('1')", NO_CURVE),
+        ("open('report.txt', 'w').write('1')", NO_CURVE),
         ("import os; open('/dev/null', 'w').write('1')", WROTE_NOTHING),
     ],
 )

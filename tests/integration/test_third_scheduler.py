@@ -13,12 +13,14 @@ import pytest
 
 from backend.base.errors import BackendError
 from backend.node.system.start_supervisor import CODE_ROOT
+from backend.records.base.atomic_files import replace_json
 from backend.records.jobs.flat_settings import effective_settings
 from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.launch import launch_of
-from backend.records.jobs.placement import THIS_COMPUTER
+from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.schedulers import SCHEDULERS
 from backend.records.jobs.state import JobState
+from backend.records.jobs.status import ProcessIdentity, RunStatus
 from backend.records.nodes.entry import NodeAddress, NodeEntry
 from backend.services.context.container import Services
 from backend.services.nodes.launchers import CLUSTERS
@@ -67,9 +69,7 @@ def test_a_job_of_a_third_scheduler_trains_stops_resumes_and_is_killed(services:
 
     services.jobs.lifecycle.resume(job_id, changes={"batch_size": 16})
     actions = [entry.action for entry in services.jobs.audit_entries(job_id)]
-    assert [a for a in actions if a.startswith("Resumed") and a.endswith(" on this computer")], (
-        actions
-    )
+    assert any(a.startswith("Resumed") and a.endswith(" on this computer") for a in actions)
     wait_for(lambda: state(services, job_id) in WORKING, "the steps of the second run")
     services.jobs.lifecycle.stop(job_id)
     view = services.jobs.lifecycle.kill(job_id)
@@ -89,6 +89,26 @@ def test_a_job_that_waits_for_a_third_scheduler_leaves_its_queue(
     with pytest.raises(BackendError) as refusal:
         services.queue.enqueue(job_id)
     assert refusal.value.remedy == "Start the job: At Once begins it when its turn comes."
+
+
+def test_a_live_job_whose_node_no_one_added_is_whole(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AtOnceCluster, "is_held", True)
+    job_id = services.jobs.create_and_start(RAW).id
+    folder = services.data_root.job(job_id)
+    supervisor = ProcessIdentity("compute-7", "another-boot", 4711, 1)
+    replace_json(folder.attempt(1).supervisor, supervisor.to_dict())
+    replace_json(folder.status, RunStatus(JobState.TRAINING, run=1).to_dict())
+    assert [f.message for f in services.verification.verify().findings] == []
+
+
+def test_a_replay_runs_in_the_cluster_or_where_the_user_chooses(services: Services) -> None:
+    job_id = services.jobs.create(RAW).id
+    draft = services.replays.draft(job_id)
+    assert (draft[KEY], "placement" in draft) == ({"cluster": THIS_COMPUTER}, False)
+    draft = services.replays.draft(job_id, (Placement(THIS_COMPUTER, 1),))
+    assert (KEY in draft, draft["placement"]) == (False, [{"node": THIS_COMPUTER, "processes": 1}])
 
 
 def test_a_job_file_and_the_entry_of_a_login_node_keep_the_name_of_a_third_scheduler() -> None:
@@ -119,6 +139,7 @@ from tests.fakes.at_once_records import SCHEDULER
 SCHEDULERS["at_once"] = SCHEDULER
 from PySide6.QtWidgets import QApplication
 application = QApplication([])
+from backend.records.base.atomic_files import replace_json
 from backend.records.jobs.flat_settings import effective_settings
 from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.settings import CHANGEABLE

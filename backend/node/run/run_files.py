@@ -89,13 +89,17 @@ def record_checkpoints(folder: JobFolder) -> None:
         subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, timeout=_RECORD_LIMIT_S)
 
 
-def wrote_nothing(folder: JobFolder, status: RunStatus | None) -> bool:
-    """Return whether a script left neither a figure nor a file in its output folder."""
+def wrote_nothing(folder: JobFolder, launch: Launch, status: RunStatus | None) -> bool:
+    """Return whether a script left no figure, and no file in its output or working folder."""
     if status is not None and status.metrics:
         return False
     with suppress(OSError):
         own_folders = (folder.history, folder.tensorboard)
-        return all(path in own_folders for path in folder.output.iterdir())
+        if any(path not in own_folders for path in folder.output.iterdir()):
+            return False
+        work, source = folder.work(launch.run, launch.ranks[0].node), Path(launch.script_source)
+        files = (path for path in work.rglob("*") if path.is_file() and path.suffix != ".pyc")
+        return all((source / path.relative_to(work)).exists() for path in files)
     return False
 
 

@@ -46,7 +46,7 @@ _ABORTED = re.compile(
 )
 _WROTE_NOTHING = (
     "The script ended without an error, but wrote nothing: no figure, no checkpoint and no file in "
-    "its output folder."
+    "its output or working folder."
 )
 _NO_CURVE = (
     "No curve was found: no file of the script has rows with a step or an epoch (TensorBoard, CSV "

@@ -233,7 +233,7 @@ class Supervisor:
                 last_status=status,
                 wrote_nothing=bool(launch.config.script)
                 and checkpoint[1] != self._run
-                and run_files.wrote_nothing(self._folder, status),
+                and run_files.wrote_nothing(self._folder, launch, status),
                 has_no_curve=bool(launch.config.script) and not (status and status.metrics),
                 log_end=run_files.end_of(self._folder.rank_log(0)) if launch.config.script else "",
             ),

@@ -28,6 +28,7 @@ MARK = re.compile(r"[-−–]?9{2,}([.,]0+)?")
 """A number of nines stands for a missing value in many files."""
 HEADER_ROWS = 100
 """Rows below a header that are compared with it."""
+MOST_HEADER_ROWS = 4
 MOST_WORDS, LEAST_IDS = 3, 10
 SPACES = re.compile(r"(?<=\d)[ '’_\u00a0\u2009\u202f](?=\d{3}(?!\d))")
 NUMBER = re.compile(
@@ -265,6 +266,36 @@ def is_header(rows: Sequence[Sequence[str]]) -> bool:
     if not data_rows or any(NUMBER.fullmatch(cell) for row in data_rows for cell in row):
         return True
     return not any(cell in column for cell, column in zip(first_row, zip(*data_rows)))
+
+
+def names_in_header(rows: Sequence[Sequence[str]]) -> tuple[list[str], int]:
+    """Return the names of the columns, and the number of rows that have them.
+
+    Below the names may be their units, or the names of the columns below those of groups. Names
+    that occur once stay as they are; others get their group, also of the cell left of a blank one.
+    """
+    first_row = min(MOST_HEADER_ROWS, len(rows) - 1)
+    columns = [*zip(*rows[first_row : first_row + HEADER_ROWS])]
+    count = 1
+    while count < first_row and is_below_names(rows[count], columns):
+        count += 1
+    names = [*rows[0]]
+    if count == 1 or (len(set(names)) == len(names) and all(names)):
+        return names, count
+    name_parts: list[list[str]] = [[] for _ in names]
+    for row in rows[:count]:
+        group = ""
+        for parts, cell in zip(name_parts, row):
+            group = cell or group
+            parts.append(group)
+    return [" ".join(filter(None, parts)) for parts in name_parts], count
+
+
+def is_below_names(row: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:
+    """Return whether a row has units or names, and no numbers as the columns below it."""
+    balances = [*map(name_balance, row, columns)]
+    is_bracketed = all(re.fullmatch(r"\[.*\]|\(.*\)|-?", cell) for cell in row)
+    return -1 not in balances and balances.count(1) > (0 if is_bracketed else 1)
 
 
 def name_balance(cell: str, column: Sequence[str]) -> int:

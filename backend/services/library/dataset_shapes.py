@@ -54,6 +54,7 @@ ReadBytes = Callable[[str, int], bytes]
 _TARGETS = re.compile("(^|[^a-z])(y|targets?|labels?)([^a-z]|$)")
 _YOLO_LINE = re.compile(rb"\s*\d+(\s+(0?\.\d+|[01](\.\d*)?|\d(\.\d+)?e-\d+)){4,}\s*", re.IGNORECASE)
 _HEAD = 64 << 10
+_TABLES = (".csv", ".tsv", ".tab", ".data")
 _LONG_HEAD = 1 << 20
 _MAX_READS = 16
 """Most files read for one shape: over SFTP every read takes a while."""
@@ -273,7 +274,7 @@ def _array_sizes(shape: Sequence[int]) -> dict[str, int]:
 
 
 def _table(listing: _Listing) -> _ShapeMatch | None:
-    tables = listing.with_suffix(".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
+    tables = listing.with_suffix(*_TABLES, *(f"{suffix}.gz" for suffix in _TABLES), ".parquet")
     if not tables or listing.pictures:
         return None
     path = next((p for p in tables if _is_training(p)), tables[0])

@@ -44,9 +44,9 @@ def samples_in(path: Path) -> list[tuple[str, torch.Tensor]]:
         return [(str(path), read(path))]
     columns = preparation["columns"]
     names = [column["name"] for column in columns]
-    if path.suffix.lower() not in (".csv", ".tsv", ".txt"):
+    if path.suffix.lower() not in (".csv", ".tsv", ".tab", ".data", ".txt"):
         raise SystemExit(f"{path} is no CSV file. The model needs one with {', '.join(names)}.")
-    from cells import decoded, title_count  # type: ignore[import-not-found]  # beside it
+    from cells import decoded, names_in_header, title_count  # type: ignore[import-not-found]  # beside it
 
     text, separator = decoded(path.read_bytes())
     lines = [line for line in text.splitlines() if line.strip()] or [""]
@@ -55,12 +55,13 @@ def samples_in(path: Path) -> list[tuple[str, torch.Tensor]]:
     rows = rows[title_count(rows) :]
     numbered_names = [f"column {number}" for number in range(1, len(rows[0]) + 1)]
     # Columns of a table without a header have numbers for names.
-    head = numbered_names if set(names) <= set(numbered_names) else rows.pop(0)
+    has_names = not set(names) <= set(numbered_names)
+    head, header_count = names_in_header(rows) if has_names else (numbered_names, 0)
     for name in names:
         if head.count(name) != 1:
             raise SystemExit(f"{path} has not one column “{name}”; it needs {', '.join(names)}.")
     samples = []
-    for number, row in enumerate(rows, 1):
+    for number, row in enumerate(rows[header_count:], 1):
         if len(row) != len(head):
             raise SystemExit(f"{path}, row {number} has {len(row)} cells, not {len(head)}.")
         values: list[float] = []

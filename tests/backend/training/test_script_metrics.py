@@ -322,6 +322,26 @@ def test_the_points_do_not_depend_on_the_pieces_in_which_a_file_grows(
             {"train/rmse": {1: 5.0, 2: 4.0, 3: 3.0}, "eval/rmse": {1: 7.0, 2: 6.0, 3: 5.0}},
         ),
         (
+            "pandas.csv",
+            ",train,train,val\n,loss,acc,loss\nepoch,,,\n1,0.9,0.5,1.1\n2,0.8,0.6,1.0\n",
+            {"train/loss": {1: 0.9, 2: 0.8}, "train/acc": {2: 0.6}, "val/loss": {2: 1.0}},
+        ),
+        (
+            "excel.csv",
+            ";train;;val\nEpoche;loss;acc;loss\n1;0,9;0,5;1,1\n",
+            {"train/loss": {1: 0.9}, "train/acc": {1: 0.5}, "val/loss": {1: 1.1}},
+        ),
+        ("epochs.json", '{"epoch_1": {"loss": 2}, "epoch_2": {"loss": 1}}', {"loss": {1: 2, 2: 1}}),
+        ("by-number.json", '{"0": {"loss": 2}, "1": {"loss": 1}}', {"loss": {1: 2, 2: 1}}),
+        (
+            "frame.json",
+            '{"epoch": {"0": 5, "1": 6}, "loss": {"0": 2, "1": 1}}',
+            {"loss": {5: 2, 6: 1}},
+        ),
+        ("names.csv", "Training Step,Loss\n10,0.9\n", {"Loss": {10: 0.9}}),
+        ("camel.jsonl", '{"globalStep": 10, "trainLoss": 0.9}\n{}\n', {"trainLoss": {10: 0.9}}),
+        ("dll.json", 'DLLL {"step": [0, 10], "data": {"loss": 2}}\n', {"loss": {10: 2}}),
+        (
             "long.csv",
             "run,epoch,phase,metric,value\na,1,train,loss,0.9\na,1,train,dice,0.5\n"
             "a,1,val,loss,1.1\na,2,train,loss,0.8\n",
@@ -396,6 +416,8 @@ def test_a_count_that_goes_back_is_made_again_and_from_its_start_continues(
         ("metrics.csv", "id,width,height\n1,20,30\n"),
         ("results.csv", "1,2\n3,4\n"),
         ("log.json", '{"epochs": 3, "lr": 0.1}\n{"name": "x"}\n'),
+        ("folds.json", '{"fold_0": {"loss": 2}, "fold_1": {"loss": 1}}'),
+        ("summary.json", 'DLLL {"step": [], "data": {"loss": 2}}\n{}\n'),
         ("log.jsonl", "Epoch, the first one\n"),
         ("trainer_state.json", '{"log_history": '),
         ("text", "step by step\nthe loss fell\n"),

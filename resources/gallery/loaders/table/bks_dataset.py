@@ -1,8 +1,8 @@
 """Reads a table of features: a row for each sample, one column is the target.
 
-The files are CSV or TSV (.csv, .tsv, .txt, also gzipped) or Parquet. Files named train, val or
-test, or in folders of these names, are the training and the validation set; otherwise rows are
-drawn for validation.
+The files are CSV or TSV (.csv, .tsv, .tab, .data, .txt, also gzipped) or Parquet. Files named
+train, val or test, or in folders of these names, are the training and the validation set; otherwise
+rows are drawn for validation.
 """
 
 import contextlib
@@ -23,6 +23,7 @@ from cells import (
     decoded,
     format_of,
     is_header,
+    names_in_header,
     sign_of,
     title_count,
 )
@@ -44,7 +45,8 @@ VALIDATION_SHARE = 0.2
 SEED = 1
 
 DELIMITERS = {"tab": "\t", "semicolon": ";", "bar": "|", "comma": ",", "space": " "}
-SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".parquet")
+TEXT_SUFFIXES = (".csv", ".tsv", ".tab", ".data", ".txt")
+SUFFIXES = (*TEXT_SUFFIXES, *(f"{suffix}.gz" for suffix in TEXT_SUFFIXES), ".parquet")
 OTHER_FILE = re.compile(r"(readme|licen[cs]e|\.names)[^/]*$", re.IGNORECASE)
 TEXT_LIMIT = MOST_CLASSES = 50
 
@@ -218,8 +220,13 @@ class Table:
         kept_rows = numpy.flatnonzero(~is_incomplete).tolist()
         dropped = [row_labels[row] for row in numpy.flatnonzero(is_incomplete)]
         self.notes.add("Left out, because a value is missing", dropped, "row")
-        filled = [self.names[used_columns[n]] for n in numpy.nonzero(is_empty[:, kept_rows])[0]]
-        self.notes.add("Missing, so the mean of the column is used", filled, "value")
+        filled = [used_columns[n] for n in numpy.nonzero(is_empty[:, kept_rows])[0]]
+        for note, kinds in (
+            ("Missing, so the mean of the column is used", ("numbers", "dates")),
+            ("Missing, so the row has none of the column's texts", ("texts",)),
+        ):
+            names = [self.names[n] for n in filled if self.formats[n].kind in kinds]
+            self.notes.add(note, names, "value")
         if len(kept_rows) < 2:
             raise ValueError(f"{len(kept_rows)} row(s) have all values, but two or more are needed")
         return kept_rows
@@ -382,8 +389,12 @@ def read_table(path: str, notes: Notes) -> tuple[list[str], list[list[str]], lis
                 f"{row_label} has {len(row)} columns, and the first has {len(rows[0])}"
             )
     has_names = HEADER == "yes" or (HEADER == "auto" and is_header(rows))
-    names = rows[0] if has_names else [f"column {n}" for n in range(1, len(rows[0]) + 1)]
-    rows, row_labels = rows[has_names:], row_labels[has_names:]
+    names, count = [f"column {n}" for n in range(1, len(rows[0]) + 1)], 0
+    if has_names:
+        names, count = names_in_header(rows)
+        more_labels = row_labels[1:count]
+        notes.add("Read as units or names, as they are below the header", more_labels, "row")
+    rows, row_labels = rows[count:], row_labels[count:]
     if not rows:
         raise ValueError(f"{file} has a header and no rows")
     return names, [list(column) for column in zip(*rows, strict=True)], row_labels

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.records.jobs.log_numbers import (
-    guessed_numbers,
     invalid_pattern,
     is_name,
     number_spans,
     numbers_of,
     pattern_for,
 )
+from backend.training.log_lines import LineReader
 
 LINES = (
     "loss: 0.5",
@@ -170,13 +170,13 @@ def test_a_name_is_that_of_a_curve(name: str, is_right: bool) -> None:
         ),
         ("Epoca 1 di 5 (passo 1'250) – perdita: 2.500", {"epoch": 1, "step": 1250, "perdita": 2.5}),
         ("epoch 1 took 1.25 minutes", {}),
-        ("[12:30:01] loss: 0.5", {}),
+        ("[12:30:01] loss: 0.5", {"loss": 0.5}),
     ],
 )
 def test_a_number_of_a_line_is_read_as_people_write_it(
     line: str, numbers: dict[str, float]
 ) -> None:
-    assert guessed_numbers(line, {}) == numbers
+    assert LineReader().read(line) == numbers
 
 
 @pytest.mark.parametrize(
@@ -210,4 +210,6 @@ def test_a_pattern_finds_digits_in_groups(line: str) -> None:
 def test_values_of_the_validation_are_not_those_of_the_training(
     line: str, values: dict[str, float]
 ) -> None:
-    assert guessed_numbers(line, {"epoch": 7}) == {"epoch": 7, **values}
+    reader = LineReader()
+    reader.position = {"epoch": 7}
+    assert reader.read(line) == {"epoch": 7, **values}

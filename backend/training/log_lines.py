@@ -1,0 +1,301 @@
+"""Numbers in a line of a log that people write for people, such as ``Epoch 3/60 loss: 0.2``."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from backend.records.base.cells import decimal_signs, number_in
+from backend.records.jobs.log_numbers import (
+    COUNT,
+    LONGEST_LINE,
+    NUMBER,
+    PLAIN_COUNT,
+    is_metric_name,
+    metric_value,
+)
+
+_GAP = r"\b\.?[^\w\n+.-]{0,5}[ \t]{0,12}"
+_POSITION = re.compile(
+    r"(?<![^\W\d_])(?:"
+    r"(?:epoche?|époque|[eé]poca|durchlauf|эпоха|エポック|에폭|轮次|ep)"
+    rf"{_GAP}(?P<epoch>{PLAIN_COUNT}(?:\.\d+)?)"
+    rf"|(?<!\d)(?P<numbered_epoch>{PLAIN_COUNT})(?:st|nd|rd|th)?[ -]?epoch"
+    r"(?=\s*(?:[]):,|-]|results))"
+    rf"|第\s*(?P<chinese_epoch>{PLAIN_COUNT})\s*(?:轮|個?epoch|エポック)"
+    rf"|train(?:ing)?:?\s+(?P<train_epoch>{PLAIN_COUNT})(?=\s*[\[(])"
+    r"|(?:global[ _]step|num_updates|step|iter|iteration|itr|it|episode|generation|round"
+    r"|schritt|étape|pas+o|шаг|итерация|ステップ|步|up(?=\.)|update"
+    r"|(?<!\w )(?<!\w  )(?:steps|iters|iterations|updates))"
+    rf"{_GAP}(?P<step>{COUNT}(?:\.\d+)?[kM]?))(?![\w.]*\d|,\d)"
+    rf"(?:\s*(?:/|of\b|von\b|sur\b|de\b)\s*(?P<total>{COUNT}(?:\.\d{{3}})*[kM]?)(?!\d|\s*/\s*\d))?",
+    re.IGNORECASE,
+)
+_HAS_NUMBER = re.compile(r"\d|\bnan\b|\binf\b", re.IGNORECASE)
+_EPOCH_GROUPS = ("epoch", "numbered_epoch", "chinese_epoch", "train_epoch")
+_POINTED = re.compile(r"[1-9]\d{0,2}(?:\.\d{3})+")
+_LEADING_COUNT = re.compile(r"\s*(?:\[(\d+)\]|(\d+):)\s")
+"""The iteration as gradient boosting prints it: ``[10]`` or ``10:`` before the values."""
+_LEADING_PARTS = re.compile(r"\s*\[(\d+)/(\d+)\]\s*\[\d+/\d+\]")
+"""Epoch and batch: ``[1/5][50/1583]``."""
+_LEADING_PART = re.compile(rf"\s*[\[(]?({COUNT})\s*/\s*({COUNT})[])]?:?\s")
+_PROGRESS = re.compile(r"\bprogress\W{1,5}(\d+)(?:\.\d+)?\s*%", re.IGNORECASE)
+_REPLACEMENTS = tuple(
+    (re.compile(pattern, re.IGNORECASE), replacement)
+    for pattern, replacement in (
+        (r"'s (?=\w)", " "),  # LightGBM's “training's auc”
+        (r"'", ""),  # Python's dictionaries
+        (r":?\s*\b\d+%\|[^|]*\|", "|"),  # A progress bar
+        (r"\(\w+:\d+\)|\b[\w.]+:[\w.<>]+:\d+(?=\s+[-|])", ""),  # A line of the code
+        (r"\b(?-i:[A-Z])\w*\(\w+=.*\)", ""),  # Settings: ``Namespace(epoch=100, lr=0.1)``
+        (rf"\b(?:tensor|array|(?:np\.)?float\d+)\(\[?({NUMBER})\]?[^()]*\)", r"\1"),
+        (rf"[↓↑▲▼⬆⬇~≈]\s*(?={NUMBER})", ""),
+        (r"\bepoch\((\w+)\)", r"\1 epoch"),  # MMEngine's “Epoch(val) [1]”
+        (rf"(?<=[:=])\s*{COUNT}\s*/\s*{COUNT}\s*\(\s*({NUMBER})\s*%\)", r" \1"),
+        (r'(?<=[:=])\s*"([^"]*)"', r"\1"),
+        (rf"(?<=[:=])\s*\[({NUMBER})\]", r"\1"),
+        # What a line says of an earlier value: ``(best 0.9 at epoch 3)``, ``0.1 -> 0.01``.
+        (r"\([^()]*\b(?:best|bisher)\b[^()]*\)", ""),
+        (rf"(?<![\w.]){NUMBER}\s*(?:->|→|=>|⇒)\s*(?={NUMBER})", ""),
+    )
+)
+_PAIRS = re.compile(r"\(([^()]*)\)\s*[:=]\s*\(([^()]*)\)")
+"""Names and their values, each in brackets: ``(loss, acc) = (0.9, 0.5)``."""
+_NAMED_BEFORE = re.compile(r"[\s(\[@,-]*(?:\b(?:at|after|for|in|on)\s*)?\|[)\]]*\s*(?=[:=])")
+"""The rest of a position in ``auc at step 200: 0.8`` or ``loss (epoch 3) = 0.4``."""
+_SPLIT = re.compile(
+    r"(?<![\w/.-])(?:(?P<train>train|training|trn)|val|valid|validation|test|eval|evaluation|dev"
+    r"|prüfung|validierung)(?![\w/.-])",
+    re.IGNORECASE,
+)
+"""Word before values of a line that says whether they are those of the training."""
+_ITEM_START = re.compile(r"[,|;:\])\t]\s*$|\s-\s*$")
+_ITEM_END = re.compile(r"\s*%?\s*(?:[,|;\t]|$|\s[:-]\s)")
+"""What is around ``mfu 3.6%`` in a line such as ``iter 10: loss 3.9, mfu 3.6%``."""
+_EPOCH_PART = re.compile(
+    rf"(?:^|[\[(|])\s*(?P<part>{COUNT})\s*/\s*(?P<total>{COUNT})|\bbatch\W{{0,3}}{COUNT}"
+    r"|\b\d+-\d+\s?batch",
+    re.IGNORECASE,
+)
+"""The part of an epoch that is done: ``[ 320/6000``, ``| 3/10``, ``batch 3``, ``1-20batch``."""
+_WORD = r"[^\W\d_](?:[\w./@-]*[\w@/-])?"
+_VALUE = re.compile(
+    rf"(?<![\w.])({_WORD}(?: {_WORD}){{0,2}})(\s*[:=]\s*|\s+)({NUMBER})"
+    r"(?![\w/:]|\.\d|-\d)",
+    re.IGNORECASE,
+)
+_VALUE_BEFORE = re.compile(
+    rf"(?<![\w.])({NUMBER})\s*%?\s+([^\W\d_][\w/@-]*)(?=\s*(?:[,;|]|$))", re.IGNORECASE
+)
+"""The value before its name: ``0.9 loss, 45.5% accuracy``."""
+_SHORT_LIST = re.compile(r"\d,\d")
+_LIST_NAME = re.compile(
+    r"(?:gpu|device|rank|node|core|cpu|id|layer|shape|size|dim|kernel|stride)s?$", re.IGNORECASE
+)
+_NO_VALUES = re.compile(
+    r"(?:^|_|\b)(?:(?:elapsed_?)?time(?: cost|_ms)?|eta|elapsed|remaining|progress|seed|rank|port"
+    r"|pid|epochs?|steps?|iter|iterations|batch(?:es)?|lineno)$"
+    r"|\.(?:cpp|cc|cu|py|h|go|rs|jl|java|lua)$",
+    re.IGNORECASE,
+)
+"""Names of times, settings and places in the code, which are no metrics."""
+_UNITS = frozenset(("s", "sec", "secs", "second", "seconds", "ms", "min", "minutes", "h", "hours"))
+
+
+def has_no_values(name: str) -> bool:
+    """Return whether a name is that of a time or a setting, such as ``ETA`` or ``seed``."""
+    return bool(_NO_VALUES.search(name))
+
+
+class LineReader:
+    """Reads the lines of a log in their order.
+
+    Attributes:
+        position: The epoch, or else the step, of the lines before: it counts for lines without one.
+        has_read_position: Whether a line had it.
+    """
+
+    def __init__(self) -> None:
+        self.position: dict[str, float] = {}
+        self.has_read_position = False
+        self._part_total = 0.0
+        self._is_part_last = False
+        self._evaluated_names: set[str] = set()
+        """The names in the last line, if it has no position and its values are of an evaluation."""
+
+    def read(self, line: str) -> dict[str, float]:
+        """Return the numbers of a line by name; without a position, if none is known.
+
+        ``is_within_epoch`` is added to a line of which an epoch has several. Names have ``_`` for
+        blanks.
+
+        Args:
+            line: Without the codes of a terminal.
+        """
+        if len(line) > LONGEST_LINE or not _HAS_NUMBER.search(line):
+            return {}
+        line = _simplified(line)
+        text = _NAMED_BEFORE.sub("", _POSITION.sub("|", line))
+        matches = [*_VALUE.finditer(text)]
+        decimal = _decimal_sign([match[3] for match in matches])
+        counts, totals = self._counts_in(line, decimal)
+        metrics = [match for match in matches if _is_metric(match, has_count=bool(counts))]
+        prefixes = [*_prefixes(text, metrics)]
+        values = {
+            prefix + "_".join(match[1].split()): metric_value(match[1], match[3], decimal)
+            for match, prefix in zip(metrics, prefixes, strict=True)
+        }
+        if counts and not values:
+            values = _values_before_names(text)
+        self._note_position(counts, totals)
+        if not values:
+            return {}
+        if not counts:
+            values = self._with_last_prefix(values)
+        flags: dict[str, float] = {}
+        if "step" not in counts and not any(prefixes):
+            is_other_loop, is_within = self._note_part(text, counts)
+            if is_other_loop:
+                values = {f"evaluation/{name}": value for name, value in values.items()}
+            elif is_within and (counts or self.position):
+                flags = {"is_within_epoch": 1.0}
+        return {**self.position, **counts, **totals, **flags, **values}
+
+    def _counts_in(self, line: str, decimal: str) -> tuple[dict[str, float], dict[str, float]]:
+        """Return the epoch and the step of a line, and their totals, by name."""
+        counts: dict[str, float] = {}
+        totals: dict[str, float] = {}
+        for match in _POSITION.finditer(line):
+            epoch = next((match[group] for group in _EPOCH_GROUPS if match[group]), None)
+            if epoch is not None:
+                counts.setdefault("epoch", _count(epoch, decimal))
+            else:
+                counts.setdefault("step", _count(match["step"], ""))
+            if match["total"]:
+                key = "total_steps" if epoch is None else "epochs"
+                totals.setdefault(key, _count(match["total"], ""))
+        if not counts and (parts := _LEADING_PARTS.match(line)):
+            return {"epoch": float(parts[1])}, {"epochs": float(parts[2])}
+        if counts or "epoch" in self.position:
+            return counts, totals
+        if leading_count := _LEADING_COUNT.match(line):
+            return {"step": float(leading_count[1] or leading_count[2])}, {}
+        if part := _LEADING_PART.match(line):
+            return {"step": _count(part[1], "")}, {"total_steps": _count(part[2], "")}
+        if progress := _PROGRESS.search(line):
+            return {"step": float(progress[1])}, {"total_steps": 100.0}
+        return {}, {}
+
+    def _note_position(self, counts: dict[str, float], totals: dict[str, float]) -> None:
+        if counts:
+            self._evaluated_names = set()
+        self.has_read_position |= bool(counts)
+        if "epoch" in counts:
+            # The total of the steps is that of the epoch.
+            totals.pop("total_steps", None)
+            if counts["epoch"] != self.position.get("epoch"):
+                self._part_total, self._is_part_last = 0.0, False
+            self.position = {"epoch": counts["epoch"], **totals}
+        elif "step" in counts and "epoch" not in self.position:
+            self.position = {"step": counts["step"]}
+
+    def _with_last_prefix(self, values: dict[str, float]) -> dict[str, float]:
+        """Return the values below those of an evaluation, whose means they are, with its name."""
+        by_name = {name.rpartition("/")[2]: name for name in self._evaluated_names}
+        if values.keys() <= by_name.keys():
+            return {by_name[name]: value for name, value in values.items()}
+        self._evaluated_names = {name for name in values if "/" in name}
+        return values
+
+    def _note_part(self, text: str, counts: dict[str, float]) -> tuple[bool, bool]:
+        """Return whether a line is of another loop than the training's, and within an epoch.
+
+        A loop with another number of batches, which begins when all of those are done, is an
+        evaluation: Keras prints one without a name.
+        """
+        match = _EPOCH_PART.search(text)
+        if match is not None and match["total"]:
+            part, total = _count(match["part"], ""), _count(match["total"], "")
+            if self._is_part_last and total != self._part_total:
+                return True, False
+            self._part_total, self._is_part_last = total, part >= total
+        return False, bool(counts.get("epoch", 0) % 1 or match)
+
+
+def _simplified(line: str) -> str:
+    """Return a line without quotes, brackets around a number, and values of the past."""
+    for pattern, replacement in _REPLACEMENTS:
+        line = pattern.sub(replacement, line)
+    return _PAIRS.sub(_paired, line)
+
+
+def _paired(match: re.Match[str]) -> str:
+    names, numbers = (text.split(",") for text in match.groups())
+    if len(names) != len(numbers):
+        return match[0]
+    pairs = zip(names, numbers, strict=True)
+    return ", ".join(f"{name.strip()}: {number.strip()}" for name, number in pairs)
+
+
+def _prefixes(text: str, metrics: Sequence[re.Match[str]]) -> Iterator[str]:
+    """Yield the prefix of each value: ``val/`` behind a word that names the validation.
+
+    A name may have that word: ``Train Loss: 0.4 Acc: 0.9 | Test Loss: 0.5 Acc: 0.8``.
+    """
+    name_counts = Counter(match[1] for match in metrics)
+    prefix, name_prefix, start = "", "", 0
+    for match in metrics:
+        prefix = _last_prefix(_SPLIT.finditer(text, start, match.start()), prefix)
+        name_prefix = _last_prefix(_SPLIT.finditer(match[1]), name_prefix)
+        start = match.end()
+        yield prefix or (name_prefix if name_counts[match[1]] > 1 else "")
+
+
+def _last_prefix(words: Iterable[re.Match[str]], prefix: str) -> str:
+    """Return the prefix by the last of the words, by default that of the words before."""
+    for word in words:
+        prefix = "" if word["train"] else f"{word[0].casefold()}/"
+    return prefix
+
+
+def _values_before_names(text: str) -> dict[str, float]:
+    matches = [
+        match
+        for match in _VALUE_BEFORE.finditer(text)
+        if match[2].casefold() not in _UNITS and not match[1].isdigit()
+    ]
+    if not any(is_metric_name(match[2]) for match in matches):
+        return {}
+    return {match[2]: metric_value(match[2], match[1]) for match in matches}
+
+
+def _is_metric(match: re.Match[str], *, has_count: bool) -> bool:
+    """Return whether a name and a number in a line are a metric, and no setting or time.
+
+    Args:
+        match: A match of `_VALUE`.
+        has_count: The line has an epoch or a step; otherwise only what is surely a metric counts.
+    """
+    name, separator, number = match.groups()
+    is_list = _LIST_NAME.search(name) and _SHORT_LIST.fullmatch(number)
+    if is_list or has_no_values(name):
+        return False
+    if separator.strip():
+        return has_count or is_metric_name(name.split()[-1])
+    is_item = _ITEM_START.search(match.string, 0, match.start()) and _ITEM_END.match(
+        match.string, match.end()
+    )
+    is_usual = is_metric_name(name.split()[-1]) or (has_count and is_item is not None)
+    return is_usual and not number.isdigit()
+
+
+def _decimal_sign(numbers: Iterable[str]) -> str:
+    """Return the decimal sign that the numbers of a line show, "" if they do not agree."""
+    signs = {"".join(signs) for signs in map(decimal_signs, zip(numbers)) if len(signs) == 1}
+    return signs.pop() if len(signs) == 1 else ""
+
+
+def _count(text: str, decimal: str) -> float:
+    """Return an epoch, or with "" for ``decimal`` a whole number: 1.000 steps are a thousand."""
+    return number_in(text, decimal or ("," if _POINTED.fullmatch(text) else ""))

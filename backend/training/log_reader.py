@@ -1,0 +1,275 @@
+"""Rows of the text in a log: dictionaries, tables, blocks of names and numbers, and lines.
+
+A table has a line of names with a step or an epoch, and lines with as many cells below. A block has
+a name and a number in each line, as Stable-Baselines3 prints them. What is none of these is read as
+a line (`backend.training.log_lines`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from backend.records.jobs.log_numbers import LONGEST_LINE, NUMBER, is_metric_name
+from backend.training.curve_formats import (
+    TOTAL_NAMES,
+    Row,
+    flatten_row,
+    has_position,
+    json_object,
+    number_of,
+    position_kind,
+    split_cells,
+)
+from backend.training.log_lines import LineReader, has_no_values
+
+_BORDERS = str.maketrans(dict.fromkeys("│┃║┆┊", "|"))
+_RULE = re.compile(r"[-=_+|:*~\s\u2500-\u257f]*")
+"""Line between the parts of a table, also an empty one."""
+_PREFIX = re.compile(
+    r"\A(?:\W{0,3}(?:\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d+)?|\b(?:DEBUG|INFO|WARNING)\b"
+    r"|(?<=- )[\w.]+(?= -)))+[\]\s:>|-]*"
+)
+"""Date, time and level of a line that a logger wrote."""
+_BAR = re.compile(r"\s*:?\s*\d+%\|[^|]*\|\s*\d+/\d+.*")
+_NAMED_NUMBER = re.compile(
+    rf"\|?\s*(?P<name>[^\W\d](?:[^|=:.]|[.:](?=\S)){{0,60}}?)\s*"
+    rf"(?P<separator>[|:=]|\.{{2,}}|[·…]+|\s{{2,}}|\t)\s*(?P<number>{NUMBER})"
+    r"\s*(?:%|[^\W\d_]{1,4})?\s*\|?",
+    re.IGNORECASE,
+)
+_HAS_NUMBER = re.compile(r"(?<![^\s:=([])[-+−]?\.?\d")
+"""A text with a number, which is no name such as ``mAP50-95``."""
+_FRACTION = re.compile(r"(\d+)\s*/\s*(\d+)")
+_SUMMARIES = frozenset(("all", "avg", "average", "mean", "total", "overall", ""))
+_ALIASES = {"#": "step", "E": "epoch"}
+"""The names of the position in the tables of spaCy."""
+_MAX_LABELS = 16
+_JSON_VALUES = dict(
+    zip(
+        ("'", "(", ")", "\\", "nan", "inf", "None", "True", "False"),
+        ('"', "[", "]", "\\\\", "NaN", "Infinity", "null", "true", "false"),
+        strict=True,
+    )
+)
+"""How JSON writes what Python writes otherwise."""
+_CALL = re.compile(r"\b(?:\w+\.)?[a-z]+\d*\(([-+.\de]+|nan|inf)\)")
+"""A value as NumPy shows it: ``np.float64(0.5)``."""
+_PYTHON_VALUE = re.compile(r"['()\\]|\b(?:nan|inf|None|True|False)\b")
+
+
+class LogReader:
+    """Reads the lines of a log in their order."""
+
+    def __init__(self) -> None:
+        self._lines = LineReader()
+        self._table = _Table()
+        self._block: list[tuple[re.Match[str], str]] = []
+        self._is_ruled = False
+        self._group = ""
+        """The name above the names of a block, such as ``time/``."""
+        self._unsure_blocks: list[Row] = []
+        """Blocks outside boxes before one of them is repeated: settings may look like them."""
+        self._block_names: set[str] = set()
+        """The names in the last block outside a box, when one was repeated."""
+
+    def rows(self, line: str) -> Iterator[Row]:
+        """Yield the rows that are complete with this line, without the codes of a terminal.
+
+        A row has no position if it is of a script that has printed none until now.
+        """
+        if len(line) > LONGEST_LINE:
+            return
+        text = line.translate(_BORDERS)
+        if _RULE.fullmatch(text):
+            yield from self.end()
+            self._table.end_header()
+            self._is_ruled = bool(text.strip())
+            return
+        text = _BAR.sub("", _PREFIX.sub("", text, count=1)).strip()
+        row = self._dictionary(line) or self._table.row(text, has_position=bool(self._position))
+        if row:
+            yield from self.end()
+            yield self._positioned(row)
+            return
+        match = _NAMED_NUMBER.fullmatch(text)
+        if match is not None and not _HAS_NUMBER.search(match["name"]):
+            yield from self._add_to_block(match)
+            return
+        cells = split_cells(text)
+        if len(cells) == 2 and cells[0].endswith("/") and not cells[1]:
+            self._group = cells[0]
+            return
+        self._is_ruled = False
+        yield from self.end()
+        if not self._table.note_header(cells) and (row := self._lines.read(line)):
+            if self._lines.has_read_position:
+                self._unsure_blocks.clear()
+            yield row
+
+    @property
+    def _position(self) -> Mapping[str, float]:
+        return self._lines.position
+
+    def _dictionary(self, line: str) -> Row:
+        """Return the dictionary in a line, as JSON or Python's, if it has metrics.
+
+        Its epoch may be before it.
+        """
+        row = dictionary_in(line)
+        if row:
+            self._lines.read(line[: line.index("{")])
+        numbers = {n: v for n, v in row.items() if isinstance(v, str) or number_of(v) is not None}
+        has_other_position = any(map(position_kind, row.keys() - numbers.keys()))
+        is_row = has_position(list(numbers)) or any(map(is_metric_name, numbers))
+        if has_other_position or not is_row:
+            return {}
+        return {n: v for n, v in numbers.items() if position_kind(n) or not has_no_values(n)}
+
+    def _positioned(self, row: Row) -> Row:
+        """Return a row with the position of those before it; note its own."""
+        positions: dict[str, float] = {}
+        for name, value in row.items():
+            kind, number = position_kind(name), number_of(value)
+            if kind and number is not None:
+                positions.setdefault(kind, number)
+        if "epoch" in positions or (positions and "epoch" not in self._position):
+            self._lines.position = positions
+            if "epoch" in positions:
+                self._lines.position = {"epoch": positions["epoch"]}
+        is_within = "step" not in positions and positions.get("epoch", 0) % 1
+        flags = {"is_within_epoch": 1.0} if is_within else {}
+        outer_position = {k: v for k, v in self._position.items() if k not in positions}
+        return {**outer_position, **flags, **row}
+
+    def _add_to_block(self, match: re.Match[str]) -> Iterator[Row]:
+        """Add a name and a number to the block; yield the block that ends before them.
+
+        Behind a line such as ``Epoch 3`` nothing has to wait for the step that a block says.
+        """
+        name = self._group + match["name"].strip()
+        if any(name == other_name for _, other_name in self._block):
+            yield from self.end()
+            name = match["name"].strip()
+        if self._lines.has_read_position and not self._block:
+            if row := self._line_row(match, name):
+                yield row
+            return
+        self._block.append((match, name))
+        if self._block_names and self._block_names <= {name for _, name in self._block}:
+            yield from self.end()
+
+    def end(self) -> Iterator[Row]:
+        """Yield the rows of the lines until now that may belong to the next one."""
+        block, self._block, self._group = self._block, [], ""
+        numbers: Row = {name: match["number"] for match, name in block}
+        position_names = [name for name in numbers if position_kind(name)]
+        is_boxed = any("|" in match.string for match, _ in block)
+        if not position_names or (not is_boxed and len(block) == 1):
+            for match, name in block:
+                if row := self._line_row(match, name):
+                    yield row
+        elif is_boxed:
+            yield self._positioned(numbers)
+        else:
+            yield from self._unboxed_rows(numbers, position_names)
+
+    def _unboxed_rows(self, numbers: Row, position_names: Sequence[str]) -> Iterator[Row]:
+        """Yield the rows of a block outside a box, and of those before it."""
+        self._unsure_blocks.append(numbers)
+        if self._block_names or any(
+            block.get(name, numbers[name]) != numbers[name]
+            for block in self._unsure_blocks
+            for name in position_names
+        ):
+            self._block_names = {*numbers}
+            yield from map(self._positioned, self._unsure_blocks)
+            self._unsure_blocks.clear()
+
+    def _line_row(self, match: re.Match[str], name: str) -> Row:
+        """Return the row of a line with a name and a number in a block without a position."""
+        is_table = match["separator"] not in (":", "=") and not position_kind(name)
+        is_boxed = self._is_ruled or "|" in match.string
+        if is_table and (is_metric_name(name) or is_boxed) and not has_no_values(name):
+            return {**self._position, name: match["number"]}
+        return self._lines.read(match.string)
+
+
+class _Table:
+    """The table to which the lines of a log may belong."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._is_header_open = False
+        self._labels: set[str] = set()
+
+    def note_header(self, cells: Sequence[str]) -> bool:
+        """Return whether the cells of a line are names, alone or below those of the line before."""
+        if any(map(_HAS_NUMBER.search, cells)):
+            self._is_header_open = False
+            return False
+        if self._is_header_open and len(cells) == len(self._names):
+            self._names = [
+                f"{name} {cell}".strip() for name, cell in zip(self._names, cells, strict=True)
+            ]
+            return True
+        names = [_ALIASES.get(cell, cell) for cell in cells] if len(cells) > 2 else [*cells]
+        has_metric = len(names) > 2 and any(map(is_metric_name, names))
+        is_header = has_metric or (len(names) > 1 and has_position(names))
+        if is_header:
+            self._names, self._is_header_open, self._labels = names, True, set()
+        return is_header
+
+    def end_header(self) -> None:
+        self._is_header_open = False
+
+    def row(self, text: str, *, has_position: bool) -> Row:
+        """Return the row in a line, {} if it is none.
+
+        Args:
+            has_position: Lines before had an epoch or a step, for rows without one.
+        """
+        names, cells = self._names, split_cells(text)
+        if len(cells) == len(names) + 1 > 2:
+            # A column of labels needs no name.
+            names = ["", *names]
+        elif len(cells) != len(names) and any(map(position_kind, names)):
+            cells = text.split()
+        if not names or len(cells) != len(names):
+            return {}
+        row = dict(zip(names, cells, strict=True))
+        values = {n: v for n, v in row.items() if not position_kind(n) and not has_no_values(n)}
+        if all(number_of(value) is None for value in values.values()):
+            return {}
+        self._is_header_open = False
+        positions = {name: row[name] for name in row if position_kind(name)}
+        if positions:
+            return self._with_totals(positions, values)
+        label = cells[0]
+        self._labels.add(label)
+        if not has_position or number_of(label) is not None or len(self._labels) > _MAX_LABELS:
+            return {}
+        prefix = "" if label.casefold() in _SUMMARIES else f"{label}/"
+        return {prefix + name: value for name, value in values.items()}
+
+    def _with_totals(self, positions: Mapping[str, str], values: Row) -> Row:
+        """Return a row whose position may have a total, such as ``3/10``."""
+        row: dict[str, Any] = dict(values)
+        for name, cell in positions.items():
+            fraction = _FRACTION.fullmatch(cell)
+            if fraction is None and number_of(cell) is None:
+                return {}
+            row[name] = fraction[1] if fraction is not None else cell
+            if fraction is not None:
+                row[TOTAL_NAMES[position_kind(name)]] = fraction[2]
+        return row
+
+
+def dictionary_in(line: str) -> dict[str, Any]:
+    """Return the dictionary of JSON or Python at the end of a line, {} if there is none."""
+    row = json_object(line)
+    if row is None:
+        line = _CALL.sub(r"\1", line)
+        row = json_object(_PYTHON_VALUE.sub(lambda match: _JSON_VALUES[match[0]], line))
+    return flatten_row(row) if row is not None else {}
