@@ -266,7 +266,7 @@ class FormController(Controller):
 
     @Slot(str)
     def _read_partitions(self, cluster: str) -> None:
-        read, show = self._services.slurm.partitions, self._form.show_partitions
+        read, show = self._services.launchers.partitions, self._form.show_partitions
         self.serve("cluster", partial(read, cluster), partial(show, cluster), self._form.show_error)
 
     # The initial weights.

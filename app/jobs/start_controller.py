@@ -20,12 +20,14 @@ from backend.records.jobs.placement import Placement
 from backend.records.jobs.view import JobView
 from backend.records.nodes.entry import SetUp, StepState
 from backend.records.nodes.preflight import (
+    Fix,
     Preflight,
     PreflightFinding,
     TrialResult,
     fixed_placement,
 )
 from backend.services.context.container import Services
+from backend.services.preflight.names import COMPUTE_NODE
 from backend.services.preflight.service import PreflightFailed
 from widgets.common import formats
 from widgets.common.dialog import DialogHolder
@@ -216,10 +218,27 @@ class PreflightSession(Controller):
             key_dialog = HostKeyDialog(finding.host_key, self.dialog)
             key_dialog.key_trusted.connect(lambda _key: self._fix_all((finding,)))
             self._key_dialog.open(key_dialog)
+        elif finding.fix is Fix.CHECK_COMPUTE_NODE:
+            self._check_compute_node()
         elif finding.fix.is_about_job:
             self._move_job(fixed_placement(self._config.placement, finding), finding)
         else:
             self._fix_all(self._findings_fixed_with(finding))
+
+    def _check_compute_node(self) -> None:
+        preflight, config = self._preflight, self._config
+        assert preflight is not None, "its finding has the button"
+
+        def show_outcome(outcome: Preflight) -> None:
+            self.show_preflight(outcome)
+            for finding in outcome.findings:
+                if finding.ok and finding.check == COMPUTE_NODE:
+                    self.dialog.show_trial(TrialResult(True, finding.message, outcome.took_s))
+
+        def check(progress: Progress) -> Preflight:
+            return self._services.compute_nodes.run(config, preflight, progress)
+
+        self._run("compute node", "Checking a compute node", check, show_outcome)
 
     def _findings_fixed_with(self, finding: PreflightFinding) -> tuple[PreflightFinding, ...]:
         """All findings that this fix resolves, so that the work is not repeated."""

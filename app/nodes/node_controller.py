@@ -296,10 +296,10 @@ class NodeController(DialogController[AddNodeDialog | Question]):
     def _read_partitions(self, name: str) -> None:
         states = self._remote_states or ()
         entry = next((state.entry for state in states if state.name == name), None)
-        if entry is not None and entry.has_slurm:
+        if entry is not None and entry.scheduler:
             self._runner.run(
                 f"partitions {name}",
-                partial(self._services.slurm.partitions, name),
+                partial(self._services.launchers.partitions, name),
                 partial(self._page.show_partitions, name),
                 log.swallowed,
             )
@@ -395,7 +395,7 @@ class NodeController(DialogController[AddNodeDialog | Question]):
                 passphrase=answer_passphrase if passphrase else None,
                 node_data_root=request.data_root,
                 is_staged=request.no_share,
-                has_slurm=request.has_slurm,
+                scheduler=request.scheduler,
             )
             # Stored once it has opened the key; a keyring that stays locked changes nothing.
             try:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from backend.base.errors import BackendError
-from backend.records.jobs.config import JobConfig
-from backend.records.jobs.placement import THIS_COMPUTER, Placement
+from backend.records.jobs.config import JobConfig, OnFailure
+from backend.records.jobs.launch import Launch, rank_plans
+from backend.records.jobs.placement import THIS_COMPUTER, ClusterPlacement, Placement
 from backend.records.queue.entry import PROCESSES_PER_CORE
 
 
@@ -142,3 +143,22 @@ def _reasons(placement: Placement, by_node: dict[str, NodeResources]) -> list[st
             f"the job asks for {placement.processes}."
         ]
     return []
+
+
+def allocation_launch(launch: Launch, placement: ClusterPlacement) -> Launch:
+    """Return the launch for nodes that a scheduler chooses: they have numbers for names.
+
+    It queues the job again after a failure of the machine, so the program's own retries are off.
+    The launch names nodes, and no longer what the job asks of the scheduler: the batch script puts
+    those of the allocation in place of the numbers.
+    """
+    placements = placement.placements()
+    config = replace(launch.config, placement=placements, allocation=None, on_failure=OnFailure())
+    return replace(
+        launch,
+        config=config,
+        ranks=rank_plans(config, {p.node: p.node for p in placements}),
+        launcher=replace(launch.launcher, networks=placement.networks, is_allocated=True),
+        ssh_config="",
+        is_staged=False,
+    )

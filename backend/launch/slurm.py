@@ -6,32 +6,32 @@ import pwd
 import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import Protocol
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress
+from backend.launch.launcher import LoginNode
 from backend.node.run import finalize
 from backend.records.base.atomic_files import read_json, stored_record
 from backend.records.base.layout import JobFolder
 from backend.records.base.local_files import Files
-from backend.records.jobs.config import OnFailure
-from backend.records.jobs.launch import Launch, rank_plans
-from backend.records.jobs.status import RunExit, last_status
+from backend.records.jobs.launch import Launch
+from backend.records.jobs.placement import PlacementError
+from backend.records.jobs.status import Condition, RunExit, last_status
+from backend.records.nodes.partition import Partition
 from backend.records.slurm import cluster
-from backend.records.slurm.cluster import Association, Partition
+from backend.records.slurm.cluster import Association
 from backend.records.slurm.job import (
     QUEUE_COMMAND,
     AccountingSource,
-    Condition,
     SlurmJob,
     accounting_command,
     derive_condition,
     parse_jobs,
 )
 from backend.records.slurm.placement import (
-    PlacementError,
     SlurmPlacement,
     batch_script,
     check_placement,
@@ -50,17 +50,10 @@ from backend.ssh.interface import CommandResult
 
 POLL_S = 10.0
 """The shortest time between two queries: Slurm's controller serves the whole cluster."""
+_KEY = "slurm"
 _LIMIT_S = 60.0
 _ERROR = re.compile(r"\b(?:error|fatal): (.+)")
 _UNKNOWN_OPTION = re.compile(r"\b(?:unrecognized|invalid) option.+")
-
-
-class LoginNode(Protocol):
-    """A connection to a computer with Slurm's commands, such as `backend.ssh.interface.Shell`."""
-
-    def run(
-        self, argv: Sequence[str], *, input: bytes = b"", limit_s: float = 60.0
-    ) -> CommandResult: ...
 
 
 class SlurmCluster:
@@ -93,6 +86,9 @@ class SlurmCluster:
 
     def check(self, placement: SlurmPlacement) -> tuple[PlacementError, ...]:
         return check_placement(placement, self.partitions(), self.associations())
+
+    def launcher(self, placement: SlurmPlacement, files: Files) -> SlurmLauncher:
+        return SlurmLauncher(self, placement, files)
 
     def jobs(self, *, is_new: bool = False) -> Mapping[str, SlurmJob]:
         """Return the user's jobs by number, read now or at most `POLL_S` ago."""
@@ -152,12 +148,16 @@ class SlurmCluster:
 
 
 class SlurmLauncher:
-    """Submits, watches and ends the runs of one job; see `backend.launch.launcher`."""
+    """Submits, watches and ends the runs of one job; see `backend.launch.launcher.Launcher`."""
 
     def __init__(self, slurm: SlurmCluster, placement: SlurmPlacement, files: Files) -> None:
         self._slurm = slurm
         self._placement = placement
         self._files = files
+
+    def connect(self, launch: Launch) -> AbstractContextManager[None]:
+        """Connect to nothing: `submit` gives its own reason, and the claim is then given back."""
+        return nullcontext()
 
     def submit(self, folder: JobFolder, launch: Launch, sweep: str = "") -> None:
         """Submit a claimed run, whose launch `allocation_launch` has made.
@@ -175,14 +175,16 @@ class SlurmLauncher:
         placement = with_time_limit(self._placement, partitions)
         attempt = folder.attempt(launch.run)
         log = str(
-            PurePosixPath(launch.job_folder, "attempts", str(launch.run), attempt.slurm_log.name)
+            PurePosixPath(
+                launch.job_folder, "attempts", str(launch.run), attempt.scheduler_log(_KEY).name
+            )
         )
         number = self._submitted_number(folder.job_id, launch.run)
         jobs = self._slurm.jobs()
         lane = emptiest_lane(lane_names(placement, sweep), jobs.values())
         lane = jobs[number].name if lane and number else lane
         submission = Submission(placement, log, lane=lane)
-        self._files.replace_json(attempt.slurm, submission.to_dict())
+        self._files.replace_json(attempt.submission(_KEY), submission.to_dict())
         script = batch_script(
             placement,
             python=launch.python,
@@ -199,7 +201,9 @@ class SlurmLauncher:
                 number = self._submitted_number(folder.job_id, launch.run)
                 if not number:
                     raise
-        self._files.replace_json(attempt.slurm, replace(submission, number=number).to_dict())
+        self._files.replace_json(
+            attempt.submission(_KEY), replace(submission, number=number).to_dict()
+        )
 
     def _submitted_number(self, job_id: str, run: int) -> str:
         return submitted_number(self._slurm.jobs(is_new=True), job_id, run)
@@ -235,7 +239,7 @@ class SlurmLauncher:
 
     def _log(self, folder: JobFolder, run: int) -> str | None:
         """Return the log of a run, None if there is no such file."""
-        path = folder.attempt(run).slurm_log
+        path = folder.attempt(run).scheduler_log(_KEY)
         with suppress(BackendError, OSError):
             self._files.refresh_file(path)
             return path.read_text("utf-8", errors="replace") if path.exists() else None
@@ -283,28 +287,9 @@ class SlurmLauncher:
         self._slurm.jobs(is_new=True)
 
 
-def allocation_launch(launch: Launch, placement: SlurmPlacement) -> Launch:
-    """Return the launch for an allocation whose nodes Slurm chooses: they have numbers for names.
-
-    Slurm queues the job again after a failure of the machine, so the program's own retries are off.
-    The launch names nodes, and no longer what the job asks of Slurm: the batch script puts those of
-    the allocation in place of the numbers.
-    """
-    placements = placement.placements()
-    config = replace(launch.config, placement=placements, slurm=None, on_failure=OnFailure())
-    return replace(
-        launch,
-        config=config,
-        ranks=rank_plans(config, {p.node: p.node for p in placements}),
-        launcher=replace(launch.launcher, networks=placement.networks, is_allocated=True),
-        ssh_config="",
-        is_staged=False,
-    )
-
-
 def read_submission(folder: JobFolder, run: int) -> Submission:
     try:
-        return Submission.from_dict(read_json(folder.attempt(run).slurm))
+        return Submission.from_dict(read_json(folder.attempt(run).submission(_KEY)))
     except (OSError, ValueError) as error:
         raise BackendError(
             f"Run {run} of {folder.job_id} has no readable record of its submission to Slurm.",

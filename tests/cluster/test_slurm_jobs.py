@@ -126,6 +126,22 @@ def test_a_job_continues_by_itself_after_its_time_limit(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_job_of_five_minutes_goes_through_a_partition_of_two_with_its_curve_in_one_piece(
+    services: Services, jobs: SlurmJobs
+) -> None:
+    raw = jobs.raw(nodes=2, partition="short", time_limit_min=SHORT_LIMIT_S // 60)
+    pauses = {**raw["environment"], "PAUSE_S": "0.55"}
+    raw |= {"epochs": 2, "batch_size": 2, "loader_workers": 0, "environment": pauses}
+    job_id = services.jobs.create_and_start(raw).id
+    view = jobs.wait_until(job_id, lambda view: view.state is JobState.FINISHED, "the end", 1500)
+    steps = list(services.queries.history(job_id).steps)
+    assert steps == list(range(1, view.status.total_steps + 1))
+    # Its samples alone take longer than two time limits.
+    assert view.run > 2
+
+
+@pytest.mark.slow
 def test_a_preempted_job_continues_when_the_nodes_are_free_again(
     slurm: SlurmCluster, services: Services, jobs: SlurmJobs
 ) -> None:

@@ -22,7 +22,7 @@ from backend.node.system.start_supervisor import CODE_ROOT, start_supervisor
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import run_tag
 from backend.records.jobs.job_file import parse_job
-from backend.records.jobs.launch import Launch, Launcher, rank_plans
+from backend.records.jobs.launch import Launch, RankLauncher, rank_plans
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import ProcessIdentity, RankExit, RunExit, RunStatus
 from tests.fakes.mounted_root import MOUNTED
@@ -130,7 +130,7 @@ class Run:
             python=sys.executable,
             job_folder=str(self.folder.path),
             code_root=f"{CODE_ROOT}:{FAKES}",
-            launcher=Launcher(mpirun_path, is_crowded=ranks > cores),
+            launcher=RankLauncher(mpirun_path, is_crowded=ranks > cores),
             rank_module=module,
             grace_s=grace_s,
         )

@@ -79,7 +79,7 @@ def add(
         passphrase=ask if session.asks else None,
         node_data_root=node_data_root,
         is_staged=no_share,
-        has_slurm=slurm,
+        scheduler="slurm" if slurm else "",
     )
     for typed_identity in dict.fromkeys(typed_identities) if keep_passphrase else ():
         services.cluster.keep_passphrase(typed_identity)
@@ -131,7 +131,7 @@ def partitions(
     services: Services, name: Annotated[str, ArgSpec("NAME", "default: this computer")] = ""
 ) -> Answer:
     """The partitions of a Slurm cluster, with their nodes and limits."""
-    partitions = services.slurm.partitions(name or THIS_COMPUTER)
+    partitions = services.launchers.partitions(name or THIS_COMPUTER)
     rows = (
         (
             f"{partition.name}{' (default)' if partition.is_default else ''}",

@@ -40,7 +40,7 @@ from backend.records.jobs.audit_entry import AuditEntry, add_entry, entry_number
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.job_file import ParsedJob, parse_job, with_changes
 from backend.records.jobs.metric_names import measures_quality, usual_mode
-from backend.records.jobs.placement import OTHER_PLACEMENT
+from backend.records.jobs.schedulers import is_replaced
 from backend.records.jobs.settings import CHANGEABLE, default_value, is_of, value_at
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus
@@ -285,7 +285,7 @@ def write_placement(folder: OpenJob, config: JobConfig) -> None:
     raw = config.to_dict()
     changes = {}
     for path in CHANGEABLE:
-        is_used = OTHER_PLACEMENT.get(path.partition(".")[0]) not in raw
+        is_used = not is_replaced(path.partition(".")[0], raw)
         # A job with a script has no batch size and no learning rate.
         if is_used and is_of(path, script=bool(config.script)):
             value = value_at(raw, path)

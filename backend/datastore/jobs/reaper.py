@@ -14,8 +14,8 @@ from backend.base.errors import BackendError
 from backend.datastore.access.root_access import OpenJob, now_s
 from backend.datastore.jobs.run_status import RunObservation, RunState, RunStateReader, derive_state
 from backend.node.run.finalize import Supervision, close_run
+from backend.records.jobs.schedulers import has_number
 from backend.records.jobs.status import UnrecordedEnd
-from backend.records.slurm.submission import has_number
 
 _log = logging.getLogger(__name__)
 

@@ -28,9 +28,11 @@ from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.history import HistoryUpdate, last_written
 from backend.records.jobs.launch import launch_of
 from backend.records.jobs.placement import THIS_COMPUTER
+from backend.records.jobs.schedulers import has_number, scheduler_of_run
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import (
     START_LIMIT_S,
+    Condition,
     ProcessIdentity,
     RunExit,
     RunStatus,
@@ -42,8 +44,6 @@ from backend.records.jobs.stop_request import (
     stop_requested_by,
 )
 from backend.records.queue.entry import QueueEntry
-from backend.records.slurm.job import Condition
-from backend.records.slurm.submission import has_number
 
 DOUBT_AFTER_S = SILENT_AFTER_S
 _STOP_SEEN_S = 8.0
@@ -64,7 +64,7 @@ class RunObservation:
     ``is_stop_unseen``: the ranks train as if nothing was requested.
     ``silent_s`` counts since the heartbeat last advanced, ``claimed_s`` since the run was claimed.
     ``silent_nodes`` are the nodes without a sign of life of a run that stands still.
-    ``condition`` is the state of a run that was submitted to Slurm, None without news.
+    ``condition`` is the state of a run that was submitted to a scheduler, None without news.
     """
 
     run: int = 0
@@ -186,14 +186,14 @@ class RunStateReader:
         folder: OpenJob,
         monotonic: Callable[[], float] = time.monotonic,
         silent: Callable[[Sequence[str]], tuple[str, ...]] = lambda nodes: (),
-        slurm_condition: Callable[[OpenJob, int], Condition | None] = lambda folder, run: None,
+        submitted_condition: Callable[[OpenJob, int], Condition | None] = lambda folder, run: None,
     ) -> None:
         """Store the parts.
 
-        For ``silent`` see `StatusWatch.silent`, for ``slurm_condition`` `SlurmService.condition`.
+        See `StatusWatch.silent` and `LauncherService.condition`.
         """
         self._folder = folder
-        self._slurm_condition = slurm_condition
+        self._submitted_condition = submitted_condition
         self._silent = silent
         self._nodes: tuple[int, Sequence[str]] = (0, ())
         self._progress: object = None
@@ -269,17 +269,17 @@ class RunStateReader:
                 self._moved_s = -math.inf if self._progress is None else now_s
                 self._progress = progress
         supervision = self._supervision(run, problems)
-        is_submitted = run > 0 and folder.attempt(run).slurm.exists()
+        is_submitted = run > 0 and scheduler_of_run(folder.attempt(run)) is not None
         # Read last: a supervisor writes it before it goes, so that one that is gone without it
         # has left none.
         run_exit = self._read_exit(run, problems)
         condition = None
         if is_submitted and (run_exit is None or run_exit.pause):
-            condition = self._slurm_condition(folder, run)
+            condition = self._submitted_condition(folder, run)
         is_state_known = condition is not None and condition.state is not None
         if run_exit is not None and run_exit.pause and is_submitted and not is_state_known:
-            # Slurm has it in its queue as long as nothing else is known, also by its last answer
-            # before the end.
+            # The scheduler has it in its queue as long as nothing else is known, also by its last
+            # answer before the end.
             condition = Condition(JobState.PAUSED, run_exit.pause)
         if run_exit is not None and not self._has_ended(run):
             # It came between the two reads; the figures before it are not the last ones.

@@ -46,9 +46,10 @@ def command(launch: Launch) -> tuple[str, ...]:
     First start, resume, retry and a continuation on other nodes differ in the record only. The
     command ends with that of a guard, which starts one rank.
 
-    To add a launcher, add a field to `Launcher` that names it, and here a function like `_mpirun`
-    that returns what comes before the guard. The launcher must pass on the variables of
-    `environment` and of the run's meeting. `rank_guard.main` must read the rank from its variable.
+    To start ranks by another program, add a field to `RankLauncher` that names it, and here a
+    function like `_mpirun` that returns what comes before the guard. The program must pass on the
+    variables of `environment` and of the run's meeting. `rank_guard.main` must read the rank from
+    its variable.
 
     Raises:
         BackendError: An address or a path cannot be passed to mpirun safely.

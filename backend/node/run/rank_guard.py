@@ -60,6 +60,7 @@ from backend.records.jobs.launch import (
     visible_devices,
 )
 from backend.records.jobs.placement import ALLOCATED_GPU
+from backend.records.jobs.schedulers import scheduler_of_run
 from backend.records.jobs.status import RankError, RankExit
 from backend.records.jobs.stop_request import stop_requested
 
@@ -204,7 +205,7 @@ class Guard:
             stall_s=stall_s,
             stop_was_requested=stop_was_requested,
             out_of_memory=_oom_kills() > self._out_of_memory,
-            is_allocated=self._launch.launcher.is_allocated,
+            scheduler=scheduler_of_run(self._attempt),
         )
         if ended_by is EndCause.ITSELF and self._status:
             # Whatever is wrong with a package, the exit record must be written.

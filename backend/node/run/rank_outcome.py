@@ -17,6 +17,7 @@ from pathlib import PurePosixPath
 from backend.node.system import wording
 from backend.records.jobs.heartbeat import Phase
 from backend.records.jobs.launch import RankPlan
+from backend.records.jobs.schedulers import ClusterScheduler
 from backend.records.jobs.status import RankError, RankExit
 
 LOG_LINES = 20
@@ -47,8 +48,8 @@ class RankObservation:
     stall_s: float = 0.0
     stop_was_requested: bool = False
     out_of_memory: bool = False
-    is_allocated: bool = False
-    """Slurm has given the job a part of the node's memory."""
+    scheduler: ClusterScheduler | None = None
+    """It has given the job a part of the node's memory."""
 
 
 def rank_exit(
@@ -126,11 +127,13 @@ def _split(status: int | None) -> tuple[int | None, int]:
 
 def _kill_message(label: str, number: int, observation: RankObservation, location: str) -> str:
     name = wording.signal_name(number)
-    if number == signal.SIGKILL and observation.out_of_memory and observation.is_allocated:
+    scheduler = observation.scheduler
+    if number == signal.SIGKILL and observation.out_of_memory and scheduler is not None:
         return (
-            f"{label} was killed {observation.phase.text} because memory ran out: what Slurm gave "
-            "to the job, or that of the node. Ask for more with the extra option --mem, or choose "
-            "a smaller batch size or fewer loader workers."
+            f"{label} was killed {observation.phase.text} because memory ran out: what "
+            f"{scheduler.name} gave to the job, or that of the node. Ask for more with the extra "
+            f"option {scheduler.memory_option}, or choose a smaller batch size or fewer loader "
+            "workers."
         )
     if number == signal.SIGKILL and observation.out_of_memory:
         return (

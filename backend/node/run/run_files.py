@@ -20,6 +20,7 @@ from backend.records.base.atomic_files import PreallocatedFile, read_json
 from backend.records.base.layout import AttemptFolder, JobFolder
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.launch import Launch
+from backend.records.jobs.schedulers import scheduler_of_run
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus, last_status
 
@@ -39,9 +40,15 @@ def has_begun(status: RunStatus | None) -> bool:
 
 
 def waited_s(folder: JobFolder, attempt: AttemptFolder) -> float | None:
-    """Return the time in the queue before a run that begins now; Slurm's by the disk's clock."""
+    """Return the time in the queue before a run that begins now.
+
+    In the queue of a scheduler it is by the clock of the disk.
+    """
+    scheduler = scheduler_of_run(attempt)
     with suppress(OSError):
-        return max(0.0, attempt.supervisor.stat().st_mtime - attempt.slurm.stat().st_mtime)
+        if scheduler is not None:
+            submitted_s = attempt.submission(scheduler.key).stat().st_mtime
+            return max(0.0, attempt.supervisor.stat().st_mtime - submitted_s)
     status = last_status(folder)
     return status.waited_s if status is not None else None
 

@@ -1,8 +1,8 @@
 """A run inside an allocation of Slurm: the batch script becomes the supervisor of its first node.
 
-The nodes are known only now, so the launch record gets their names and addresses here. Slurm starts
-the same script once more when it has queued the job again: at the time limit, after preemption, or
-after the loss of a node. Then the next run of the job continues from its newest checkpoint.
+Slurm starts the same script once more when it has queued the job again: at the time limit, after
+preemption, or after the loss of a node. Then the next run of the job continues from its newest
+checkpoint.
 """
 
 from __future__ import annotations
@@ -15,23 +15,21 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 
 from backend.base import log
 from backend.base.errors import BackendError
 from backend.base.log import swallowed
 from backend.node.notifications import send as notifications
-from backend.node.queue.next_run import next_launch
-from backend.node.run import finalize, run_files, run_start, supervisor
+from backend.node.run import finalize, run_files, supervisor
+from backend.node.run.allocation import claim_next_run, in_allocation
 from backend.node.run.give_way import request_pause
 from backend.records.base import access_modes
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import JobFolder
-from backend.records.base.local_files import Files
-from backend.records.jobs.checkpoint import checkpoint_to_resume, read_checkpoints
-from backend.records.jobs.launch import Launch, launch_of, networks_of, rank_plans
+from backend.records.jobs.checkpoint import read_checkpoints
+from backend.records.jobs.launch import launch_of
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunExit, last_status
 from backend.records.slurm.job import ENDS, logged_end
@@ -58,12 +56,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     access_modes.set_umask(folder.path)
     launch = launch_of(folder.launch, options.run)
     if int(os.environ.get("SLURM_RESTART_COUNT", "0")) or launch is None:
-        launch = claim_next_run(folder)
+        launch = claim_next_run(folder, ENDS["NODE_FAIL"].message)
     if launch is None or folder.attempt(launch.run).exit.exists():
         return 0
     log.to_file_at_end(folder.attempt(launch.run).supervisor_log)
     try:
-        launch = in_allocation(launch, _node_addresses(), os.environ["SLURM_TASKS_PER_NODE"])
+        task_count = count_tasks(os.environ["SLURM_TASKS_PER_NODE"])
+        launch = in_allocation(launch, "Slurm", _node_addresses(), task_count)
     except BackendError as error:
         finalize.close_run(folder, launch.run, str(error), last_status(folder))
         return 1
@@ -82,7 +81,7 @@ class Allocation:
     def __init__(self, folder: JobFolder, run: int) -> None:
         self._folder = folder
         self._run = run
-        self._submission = Submission.from_dict(read_json(folder.attempt(run).slurm))
+        self._submission = Submission.from_dict(read_json(folder.attempt(run).submission("slurm")))
         self._log = Path(self._submission.log)
         self._log_start = run_files.size(self._log)
         self._job_number = os.environ["SLURM_JOB_ID"]
@@ -132,71 +131,9 @@ class Allocation:
         return match is not None and int(match["count"]) > self._restart_count
 
 
-def claim_next_run(folder: JobFolder) -> Launch | None:
-    """Claim and write the run after the newest one; None if there is nothing to continue.
-
-    A run that its node did not live to record is closed first.
-    """
-    run = folder.newest_run()
-    previous_launch = launch_of(folder.launch, run)
-    if previous_launch is None:
-        return None
-    if not folder.attempt(run).exit.exists():
-        finalize.close_run(folder, run, ENDS["NODE_FAIL"].message, last_status(folder))
-    record = RunExit.from_dict(read_json(folder.attempt(run).exit))
-    is_stopped_by_user = record.state is JobState.INTERRUPTED and not record.pause
-    if record.state is JobState.FINISHED or is_stopped_by_user:
-        return None
-    sound_step = record.error.sound_step if record.error is not None else None
-    checkpoint = checkpoint_to_resume(read_checkpoints(folder.checkpoints), sound_step)
-    launch = next_launch(
-        previous_launch, previous_launch.config, checkpoint.path if checkpoint is not None else ""
-    )
-    files = Files()
-    if not run_start.claim(folder, launch.run, files):
-        return None
-    submission = Submission.from_dict(read_json(folder.attempt(run).slurm))
-    replace_json(folder.attempt(launch.run).slurm, submission.to_dict())
-    # Those of the nodes of the previous allocation.
-    launcher = replace(launch.launcher, networks=submission.placement.networks)
-    launch = replace(launch, launcher=launcher)
-    run_start.write(folder, launch, files)
-    return launch
-
-
-def in_allocation(launch: Launch, addresses: Mapping[str, str], tasks: str) -> Launch:
-    """Return the launch with the nodes of the allocation. Pure.
-
-    Args:
-        addresses: The address of each node by its name, in Slurm's order.
-        tasks: Slurm's count of processes for each node, such as "2(x3)".
-
-    Raises:
-        BackendError: The allocation has another size than the run.
-    """
-    placements = launch.config.placement
-    task_count = sum(
-        int(match["tasks"]) * int(match["nodes"] or 1) for match in _TASKS.finditer(tasks)
-    )
-    if len(addresses) != len(placements) or task_count < len(launch.ranks):
-        raise BackendError(
-            f"Slurm allocated {len(addresses)} nodes with room for {task_count} processes; the run "
-            f"needs {len(placements)} nodes and {len(launch.ranks)} processes.",
-            "Remove extra options that change the number of nodes or tasks.",
-        )
-    allocated_placements = tuple(
-        replace(placement, node=name) for placement, name in zip(placements, addresses)
-    )
-    config = replace(launch.config, placement=allocated_placements)
-    networks = launch.launcher.networks
-    if not networks:
-        networks = networks_of(addresses.values())
-    return replace(
-        launch,
-        config=config,
-        ranks=rank_plans(config, addresses),
-        launcher=replace(launch.launcher, networks=networks),
-    )
+def count_tasks(text: str) -> int:
+    """Add up Slurm's counts of processes for each node, such as "4,2(x3)"."""
+    return sum(int(match["tasks"]) * int(match["nodes"] or 1) for match in _TASKS.finditer(text))
 
 
 def _node_addresses() -> dict[str, str]:

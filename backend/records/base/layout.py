@@ -232,10 +232,14 @@ class AttemptFolder:
     supervisor = _PathBelow("supervisor.json")
     supervisor_log = _PathBelow("supervisor.log")
     exit = _PathBelow("exit.json")
-    slurm = _PathBelow("slurm.json")
-    slurm_log = _PathBelow("slurm.log")
     settings = _PathBelow("settings.json")
     environment = _PathBelow("environment.json")
+
+    def submission(self, scheduler: str) -> Path:
+        return self.path / f"{scheduler}.json"
+
+    def scheduler_log(self, scheduler: str) -> Path:
+        return self.path / f"{scheduler}.log"
 
     def guard_log(self, rank: int) -> Path:
         return self.path / f"guard-{rank}.log"

@@ -57,7 +57,7 @@ class Table:
     def add_error(self, key: str, message: str) -> None:
         self._errors.append(ConfigError(self.name_of(key), f"{self.name_of(key)}: {message}"))
 
-    def __contains__(self, key: str) -> bool:
+    def __contains__(self, key: object) -> bool:
         return key in self._remaining_values
 
     def take_value(self, key: str, default: Any) -> Any:

@@ -20,7 +20,8 @@ from typing import Any
 
 from backend.records.base.validation import REQUIRED
 from backend.records.jobs.log_numbers import invalid_pattern
-from backend.records.jobs.placement import Placement
+from backend.records.jobs.placement import ClusterPlacement, Placement
+from backend.records.jobs.schedulers import ClusterScheduler, scheduler_of
 from backend.records.jobs.script import PYTHONS, SIGNALS, USUAL_CHECKPOINTS, unknown_placeholders
 from backend.records.jobs.setting import (
     KEEP_SECTION,
@@ -33,7 +34,6 @@ from backend.records.jobs.setting import (
     settings_record,
 )
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES, Options
-from backend.records.slurm.placement import SlurmPlacement
 
 SCRIPT = "script"
 """The strategy of jobs with a script; no job file names it."""
@@ -260,8 +260,11 @@ class JobConfig:
     placement: tuple[Placement, ...] = required_setting(
         "table", "Nodes", section=WHERE_SECTION, is_changeable=True
     )
-    slurm: SlurmPlacement | None = setting("table", default=None, section=WHERE_SECTION)
-    """Slurm chooses the nodes; ``placement`` is then `SlurmPlacement.placements`."""
+    allocation: ClusterPlacement | None = None
+    """What a table of the job file asks of a scheduler, which chooses the nodes.
+
+    ``placement`` is then `ClusterPlacement.placements`.
+    """
     notes: str = setting("text", default="", section=WHAT_SECTION, is_note=True)
     tags: tuple[str, ...] = setting("texts", default=(), section=WHAT_SECTION, is_note=True)
     validation_dataset: str = _training_setting(
@@ -500,6 +503,11 @@ class JobConfig:
         return float(batches) if scaling == "linear" else 1.0
 
     @property
+    def scheduler(self) -> ClusterScheduler | None:
+        """Return the scheduler that chooses the nodes, None for a job that names them."""
+        return scheduler_of(self.allocation) if self.allocation is not None else None
+
+    @property
     def uses_gpus(self) -> bool:
         return any(placement.gpus for placement in self.placement)
 
@@ -509,7 +517,8 @@ class JobConfig:
         foreign_kind = "training" if self.script else "script"
         for name, job_setting in declared_settings(JobConfig).items():
             value = getattr(self, name)
-            if name == "placement" and self.slurm is not None:
+            if name == "placement" and self.scheduler is not None:
+                raw[self.scheduler.key] = _changed_values(self.allocation)
                 continue
             if job_setting.job_kind == foreign_kind or (self.script and value in ("", ())):
                 continue
@@ -530,10 +539,8 @@ def _file_value(value: Any) -> Any:
     """Return a value as in a job file: without None, and options beside the other settings."""
     if isinstance(value, Placement):
         return value.to_dict()
-    if isinstance(value, (OnFailure, SlurmPlacement)):
-        # A node with an older version refuses a setting that it does not know.
-        defaults = vars(type(value)())
-        return {key: element for key, element in vars(value).items() if element != defaults[key]}
+    if isinstance(value, OnFailure):
+        return _changed_values(value)
     if isinstance(value, tuple):
         return [_file_value(element) for element in value]
     if not hasattr(value, "__dataclass_fields__"):
@@ -541,6 +548,12 @@ def _file_value(value: Any) -> Any:
     values = {key: element for key, element in vars(value).items() if element is not None}
     values.update(values.pop("settings", {}))
     return {key: _file_value(element) for key, element in values.items()}
+
+
+def _changed_values(record: Any) -> dict[str, Any]:
+    """Return what is not the default: a node with an older version knows fewer settings."""
+    defaults = vars(type(record)())
+    return {key: value for key, value in vars(record).items() if value != defaults[key]}
 
 
 def default_scaling(optimizer: str) -> str:

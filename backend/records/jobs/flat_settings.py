@@ -186,7 +186,9 @@ def _effective_settings(config: JobConfig, references: Mapping[str, str]) -> dic
         raw[part] = {**defaults, **raw[part]}
     if config.strategy.servers and "strategy" in raw:
         del raw["strategy"]["lr_scaling"]
-    raw["placement"] = ", ".join(
-        f"{node_label(placement.node)} × {placement.slots}" for placement in config.placement
-    )
+    # The nodes of an allocation have no names yet.
+    if config.allocation is None or config.placement != config.allocation.placements():
+        raw["placement"] = ", ".join(
+            f"{node_label(placement.node)} × {placement.slots}" for placement in config.placement
+        )
     return flatten(raw)

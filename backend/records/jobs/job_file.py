@@ -8,7 +8,7 @@ Standard library only and Python 3.9: the nodes import this.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -38,11 +38,11 @@ from backend.records.jobs.config import (
     default_scaling,
 )
 from backend.records.jobs.metric_names import name_of_label, usual_mode
-from backend.records.jobs.placement import OTHER_PLACEMENT, take_placement
+from backend.records.jobs.placement import take_placement
 from backend.records.jobs.rules import RULES
+from backend.records.jobs.schedulers import SCHEDULERS, is_replaced, scheduler_in
 from backend.records.jobs.setting import declared_settings
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES, Options
-from backend.records.slurm.placement import SlurmPlacement
 
 _Record = TypeVar("_Record")
 
@@ -76,6 +76,7 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
     config = _read_record(
         JobConfig,
         top,
+        SCHEDULERS,
         name=name,
         checkpoint=policy,
         on_failure=_read_record(OnFailure, top.table("on_failure", {})),
@@ -92,7 +93,7 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
 def with_changes(config: JobConfig, changes: Mapping[str, Any]) -> ParsedJob:
     """Check the job with other values of some settings, by their paths."""
     tables = {path.partition(".")[0] for path in changes}
-    raw = {k: v for k, v in config.to_dict().items() if OTHER_PLACEMENT.get(k) not in tables}
+    raw = {k: v for k, v in config.to_dict().items() if not is_replaced(k, tables)}
     for path, value in changes.items():
         raw = with_value(raw, path, value)
     return parse_job(raw)
@@ -116,22 +117,24 @@ def with_value(raw: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
 
 
 def _read_placement(top: Table) -> dict[str, Any]:
-    """Take the nodes of a job, or what it asks of Slurm."""
-    if "slurm" not in top:
-        return {"placement": take_placement(top), "slurm": None}
+    """Take the nodes of a job, or what it asks of a scheduler."""
+    scheduler = scheduler_in(top)
+    if scheduler is None:
+        return {"placement": take_placement(top), "allocation": None}
     if top.take_value("placement", None):
-        top.add_error("placement", "cannot be used with slurm, which chooses the nodes.")
-    slurm_table = top.table("slurm")
-    slurm = _read_record(SlurmPlacement, slurm_table)
-    if not slurm.cluster:
-        slurm_table.add_error(
+        message = f"cannot be used with {scheduler.key}, which chooses the nodes."
+        top.add_error("placement", message)
+    table = top.table(scheduler.key)
+    allocation = _read_record(scheduler.placement_type, table)
+    if not allocation.cluster:
+        table.add_error(
             "cluster",
-            f"names no cluster; add one with {COMMAND} node add HOST --slurm, or use this-computer "
-            "on a login node.",
+            f"names no cluster; add one with {COMMAND} node add HOST --{scheduler.key}, or use "
+            "this-computer on a login node.",
         )
-    for error in slurm.errors():
-        top.add_error("slurm", f"{error.message} {error.remedy}".rstrip())
-    return {"placement": slurm.placements(), "slurm": slurm}
+    for error in allocation.errors():
+        top.add_error(scheduler.key, f"{error.message} {error.remedy}".rstrip())
+    return {"placement": allocation.placements(), "allocation": allocation}
 
 
 def _training_values(top: Table, policy: CheckpointPolicy) -> dict[str, Any]:
@@ -232,7 +235,7 @@ def without_default_stop(raw: Mapping[str, Any]) -> dict[str, Any]:
 def _read_record(
     record_type: type[_Record],
     table: Table,
-    options: Mapping[str, Any] = MappingProxyType({}),
+    options: Iterable[str] = (),
     owners: Mapping[str, str] = MappingProxyType({}),
     **given_values: Any,
 ) -> _Record:

@@ -64,7 +64,7 @@ def visible_devices(gpus: str, environment: Mapping[str, str]) -> str:
 
 
 @dataclass(frozen=True)
-class Launcher:
+class RankLauncher:
     """The program that starts the ranks, and what it needs besides them.
 
     A next run has the launcher of the run before: its nodes have the same paths and networks.
@@ -115,7 +115,7 @@ class Launch(Record, label="launch record", rules=STRICT):
     job_folder: str = ""
     code_root: str = ""
     """The folder that holds the package ``backend``, or several as in PYTHONPATH."""
-    launcher: Launcher = Launcher()
+    launcher: RankLauncher = RankLauncher()
     rank_module: str = RANK_MODULE
     """The module that every rank executes."""
     hashes: Mapping[str, str] = field(default_factory=dict)
@@ -201,7 +201,7 @@ def _parse_argv(
 ) -> dict[str, Any]:
     """Return the fields of a launch whose writer stored the command itself."""
     following, preceding = dict(zip(argv, argv[1:])), dict(zip(argv[1:], argv))
-    launcher = Launcher(
+    launcher = RankLauncher(
         path=argv[0] if "-np" in argv else "",
         version=5 if "--prtemca" in argv else 4,
         networks=following.get("btl_tcp_if_include", ""),
@@ -221,7 +221,7 @@ def networks_of(addresses: Iterable[str]) -> str:
     """Return a network for each address, separated by commas, as mpirun takes them.
 
     A network has two addresses: Open MPI 5.0 takes one with a single address (/32) for all
-    addresses, so in an allocation of Slurm it used the loopback, and the ranks never met.
+    addresses, so in an allocation it used the loopback, and the ranks never met.
     """
     networks = [ipaddress.ip_network(address) for address in addresses]
     pairs = [network.supernet(new_prefix=network.max_prefixlen - 1) for network in networks]

@@ -5,18 +5,16 @@ Standard library only and Python 3.9: the nodes import this.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from backend.records.base.schema import KEY
 from backend.records.base.validation import REQUIRED, ConfigError, Table, sanitize
 from backend.records.jobs.setting import Setting
 
 ALLOCATED_GPU = "slurm:"
-"""Before the number of a GPU that Slurm chooses: the first of its node is 0."""
-OTHER_PLACEMENT = {"placement": "slurm", "slurm": "placement"}
-"""The tables that say where a job runs; a job file has one, which takes the place of the other."""
+"""Before the number of a GPU that a scheduler chooses, of whatever kind; the first one is 0."""
 THIS_COMPUTER = "this-computer"
 """Name of the node that needs no SSH and is always in the list."""
 
@@ -50,6 +48,43 @@ class Placement:
         users = {gpu: user for gpu, user in self.shared_gpus if gpu in self.gpus}
         optional_keys = {"beside": users} if users else {}
         return {"node": self.node, "gpus": list(self.gpus), **optional_keys}
+
+
+@dataclass(frozen=True)
+class PlacementError:
+    """A reason why a scheduler would refuse a placement, or never start it."""
+
+    message: str
+    remedy: str
+
+
+class ClusterPlacement(Protocol):
+    """The request of a job to the scheduler that chooses its nodes; a table of the job file.
+
+    ``cluster`` is the node with the scheduler's commands, as it was added. ``processes`` and
+    ``gpus`` are counts for each node; each GPU has a process of its own. ``networks`` are subnets
+    with a comma, by which the nodes reach each other. With ``continues`` the scheduler queues the
+    job again when it has ended it.
+    """
+
+    @property
+    def cluster(self) -> str: ...
+    @property
+    def nodes(self) -> int: ...
+    @property
+    def processes(self) -> int: ...
+    @property
+    def gpus(self) -> int: ...
+    @property
+    def networks(self) -> str: ...
+    @property
+    def continues(self) -> bool: ...
+
+    def errors(self) -> Iterator[PlacementError]:
+        """Yield why no cluster would take it."""
+
+    def placements(self) -> tuple[Placement, ...]:
+        """Return the nodes of the job, which are chosen later: they have numbers for names."""
 
 
 def parse_placement(value: object) -> tuple[tuple[Placement, ...], tuple[ConfigError, ...]]:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from backend.records.base.validation import ConfigError
+from backend.records.jobs.schedulers import SCHEDULERS, ClusterScheduler
 from backend.records.jobs.script import PLACEHOLDERS, REQUIREMENTS, is_entry
 
 if TYPE_CHECKING:
@@ -92,6 +93,25 @@ def _escaped_placeholders(names: Iterable[str]) -> str:
 def _shares_weights(job: JobConfig) -> bool:
     """Return whether a process that trains has a part of the weights, or a copy of a server's."""
     return bool(job.strategy.servers or job.strategy.is_split or job.strategy.name == "fsdp")
+
+
+def _scheduler_rules(scheduler: ClusterScheduler) -> tuple[Rule, ...]:
+    key, name = scheduler.key, scheduler.name
+    return (
+        Rule(
+            f"give way in {name}",
+            ("gives_way", f"{key}.cluster"),
+            lambda job: job.scheduler is scheduler and job.gives_way,
+            f"cannot be used with {key}, which shares its nodes out itself.",
+        ),
+        Rule(
+            f"retries in {name}",
+            ("on_failure.retries", f"{key}.cluster"),
+            lambda job: job.scheduler is scheduler and job.on_failure.continues,
+            f"and shrink cannot be used with {key}, which queues a job again itself "
+            f"({key}.continues).",
+        ),
+    )
 
 
 RULES = (
@@ -381,18 +401,7 @@ RULES = (
         lambda job: job.gives_way and not job.uses_gpus,
         "needs GPUs; the job runs on CPUs.",
     ),
-    Rule(
-        "give way in Slurm",
-        ("gives_way", "slurm.cluster"),
-        lambda job: job.slurm is not None and job.gives_way,
-        "cannot be used with slurm, which shares its nodes out itself.",
-    ),
-    Rule(
-        "retries in Slurm",
-        ("on_failure.retries", "slurm.cluster"),
-        lambda job: job.slurm is not None and job.on_failure.continues,
-        "and shrink cannot be used with slurm, which queues a job again itself (slurm.continues).",
-    ),
+    *(rule for scheduler in SCHEDULERS.values() for rule in _scheduler_rules(scheduler)),
     Rule(
         "continue a script",
         ("gives_way", "resume_arguments"),

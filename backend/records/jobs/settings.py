@@ -21,9 +21,9 @@ from backend.records.jobs.config import (
     StrategyConfig,
 )
 from backend.records.jobs.rules import RULES
+from backend.records.jobs.schedulers import SCHEDULERS
 from backend.records.jobs.setting import HOW_SECTION, SECTIONS, Setting, declared_settings
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES, Options
-from backend.records.slurm.placement import SlurmPlacement
 
 OPTIONS: Mapping[str, Mapping[str, Options]] = {
     "optimizer": OPTIMIZERS,
@@ -38,7 +38,7 @@ _TABLES: Mapping[str, type] = {
     "checkpoint": CheckpointPolicy,
     "early_stop": EarlyStop,
     "on_failure": OnFailure,
-    "slurm": SlurmPlacement,
+    **{key: scheduler.placement_type for key, scheduler in SCHEDULERS.items()},
 }
 
 
@@ -46,12 +46,16 @@ def _all_settings() -> Iterator[tuple[str, Setting]]:
     for name, setting in declared_settings(JobConfig).items():
         if name not in _TABLES:
             yield name, setting
-            continue
-        for key, table_setting in declared_settings(_TABLES[name]).items():
-            yield f"{name}.{key}", table_setting
-        for options in OPTIONS.get(name, {}).values():
-            for key, table_setting in options.items():
-                yield f"{name}.{key}", table_setting
+        for table in (*SCHEDULERS,) if name == "placement" else (name,):
+            yield from _settings_of(table)
+
+
+def _settings_of(table: str) -> Iterator[tuple[str, Setting]]:
+    for key, setting in declared_settings(_TABLES[table]).items() if table in _TABLES else ():
+        yield f"{table}.{key}", setting
+    for options in OPTIONS.get(table, {}).values():
+        for key, setting in options.items():
+            yield f"{table}.{key}", setting
 
 
 def _sorted_settings() -> dict[str, Setting]:

@@ -51,6 +51,18 @@ class RankError(Record, label="error"):
 
 
 @dataclass(frozen=True)
+class Condition:
+    """The state of a run as its launcher knows it, for the user.
+
+    ``state`` is None where the run's own status has the truth.
+    """
+
+    state: JobState | None
+    message: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
 class Continuation(Record, label="continued run"):
     """The reason why the program itself made a run: a machine failed in the previous run.
 

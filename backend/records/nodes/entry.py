@@ -6,15 +6,17 @@ Standard library only and Python 3.9: the nodes import this.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from pathlib import PurePosixPath
 from typing import Any
 
 from backend.records.base.layout import NodeHome
-from backend.records.base.schema import KEY, STRICT, Record
+from backend.records.base.schema import KEY, READ, STRICT, Record
 from backend.records.base.validation import sanitize
+from backend.records.jobs.schedulers import SCHEDULERS
 
 ENTRY_SCHEMA = 1
 NEVER, ALWAYS = "", "always"
@@ -161,16 +163,24 @@ class NodeEntry(Record, label="node", newest_schema=ENTRY_SCHEMA, rules=STRICT):
     """
     gives_way: str = NEVER
     """Hours at which runs on the node give way to other users, as `parse_hours` returns them."""
-    has_slurm: bool = field(default=False, metadata={KEY: "slurm"})
-    """It is the login node of a Slurm cluster, and trains nothing itself."""
+    scheduler: str = field(default="", metadata={READ: None})
+    """The key in `SCHEDULERS` if it is the login node of a cluster, which trains nothing itself.
+
+    In the JSON it is a mark with this key: an agent that does not know it cannot read the entry.
+    """
     schema: int = ENTRY_SCHEMA
 
     def to_dict(self) -> dict[str, Any]:
         raw = super().to_dict()
-        for key in ("gives_way", "slurm"):
-            if not raw[key]:
-                del raw[key]  # An agent that does not know it yet cannot read the entry.
-        return raw
+        if not raw["gives_way"]:
+            del raw["gives_way"]  # An agent that does not know it yet cannot read the entry.
+        return {**raw, self.scheduler: True} if self.scheduler else raw
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> NodeEntry:
+        scheduler = next((key for key in SCHEDULERS if raw.get(key)), "")
+        known_raw = {key: value for key, value in raw.items() if key not in SCHEDULERS}
+        return replace(super().from_dict(known_raw), scheduler=scheduler)
 
     @property
     def is_ready(self) -> bool:

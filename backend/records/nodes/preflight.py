@@ -28,6 +28,7 @@ class Fix(Enum):
     SHARE_JOBS = "let those write to the jobs who may write to the data root"
     PUT_INTO_SERVICE = "put it back into service"
     ACCEPT_HOST_KEY = "accept its host key"
+    CHECK_COMPUTE_NODE = "check a compute node in a job"
     LEAVE_OUT = "leave it out"
     """Remove the finding's GPUs from the job, or else its nodes."""
     TAKE_FREE_GPUS = "take free GPUs of the node instead"
@@ -49,7 +50,12 @@ class Fix(Enum):
         return self.is_about_job or self in _ONLY_ON_REQUEST
 
 
-_ONLY_ON_REQUEST = (Fix.NONE, Fix.PUT_INTO_SERVICE, Fix.ACCEPT_HOST_KEY)
+_ONLY_ON_REQUEST = (
+    Fix.NONE,
+    Fix.PUT_INTO_SERVICE,
+    Fix.ACCEPT_HOST_KEY,
+    Fix.CHECK_COMPUTE_NODE,
+)
 
 
 @dataclass(frozen=True)

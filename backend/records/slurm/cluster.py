@@ -9,11 +9,11 @@ Standard library only and Python 3.9: the nodes import this.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from backend.records.base.validation import sanitize
+from backend.records.nodes.partition import Partition, PartitionNode
 
 _NODE_FIELDS = {
     "Partition": 80,
@@ -37,58 +37,6 @@ _TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<parts>\d+(?::\d+){0,2})")
 _UNUSABLE = ("down", "drain", "fail", "maint", "not_responding", "power", "inval", "unknown")
 _STATE_MARKS = "*~#!%$@^-+"
 _REASON_CHARS = 200
-
-
-@dataclass(frozen=True)
-class SlurmNode:
-    """A node. ``gpus`` and ``used_gpus`` count by type; the type "" is one without a name.
-
-    ``state`` is Slurm's word ("idle", "mixed", "drained"), ``reason`` why it is out of use.
-    """
-
-    name: str
-    state: str
-    cores: int = 0
-    memory_mb: int = 0
-    gpus: Mapping[str, int] = field(default_factory=dict)
-    used_gpus: Mapping[str, int] = field(default_factory=dict)
-    features: tuple[str, ...] = ()
-    reason: str = ""
-
-    @property
-    def is_usable(self) -> bool:
-        """Return whether Slurm starts jobs on the node, now or when another one has ended."""
-        return not self.state.startswith(_UNUSABLE)
-
-    @property
-    def free_gpus(self) -> int:
-        used_count = sum(self.used_gpus.values())
-        return max(0, sum(self.gpus.values()) - used_count) if self.is_usable else 0
-
-
-@dataclass(frozen=True)
-class Partition:
-    """A partition; ``time_limit_s`` is None without a limit."""
-
-    name: str
-    is_up: bool
-    is_default: bool
-    time_limit_s: int | None
-    nodes: tuple[SlurmNode, ...] = ()
-
-    @property
-    def gpu_label(self) -> str:
-        """Return how many GPUs of each type are free: "3 of 8 a100, 2 of 2"; "" without GPUs."""
-        totals, used = Counter[str](), Counter[str]()
-        for node in self.nodes:
-            totals.update(node.gpus)
-            used.update(node.used_gpus if node.is_usable else node.gpus)
-        return ", ".join(f"{n - used[t]} of {n} {t}".rstrip() for t, n in sorted(totals.items()))
-
-    @property
-    def gpu_types(self) -> tuple[str, ...]:
-        """Return the names of the GPU types, sorted; "" where Slurm has no name."""
-        return tuple(sorted({kind for node in self.nodes for kind in node.gpus}))
 
 
 @dataclass(frozen=True)
@@ -123,17 +71,19 @@ def parse_partitions(output: str) -> tuple[Partition, ...]:
     return tuple(sorted(partitions.values(), key=lambda p: not p.is_default))
 
 
-def _node(row: Mapping[str, str]) -> SlurmNode:
+def _node(row: Mapping[str, str]) -> PartitionNode:
     reason = row["Reason"].rstrip(_CUT).strip()
-    return SlurmNode(
+    state = row["StateLong"].rstrip(_STATE_MARKS).lower()
+    return PartitionNode(
         row["NodeList"],
-        row["StateLong"].rstrip(_STATE_MARKS).lower(),
+        state,
         _count(row["CPUs"]),
         _count(row["Memory"]),
         parse_gpus(row["Gres"]),
         parse_gpus(row["GresUsed"]),
         tuple(feature for feature in row["Features"].split(",") if feature not in ("", "(null)")),
         "" if reason == "none" else sanitize(reason, _REASON_CHARS),
+        is_usable=not state.startswith(_UNUSABLE),
     )
 
 

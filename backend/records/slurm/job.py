@@ -15,7 +15,7 @@ from enum import Enum
 
 from backend.records.base.validation import sanitize
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RunExit
+from backend.records.jobs.status import Condition, RunExit
 
 _CUT = "|"
 _QUEUE_FIELDS = ("%A", "%T", "%r", "%S", "%j", "%k")
@@ -137,15 +137,6 @@ class SlurmJob:
         return self.state not in states
 
 
-@dataclass(frozen=True)
-class Condition:
-    """A run's state for the user. ``state`` is None where the run's own status has the truth."""
-
-    state: JobState | None
-    message: str = ""
-    remedy: str = ""
-
-
 class AccountingSource(Enum):
     """Slurm's records of ended jobs, the best first; the value is an option of `sacct`.
 
@@ -199,7 +190,12 @@ def logged_end(log: str, id: str) -> str:
 
 
 def pending_message(job: SlurmJob) -> str:
-    """Return why a job waits, as sentences for the user."""
+    """Return that a job waits, and why, as sentences for the user."""
+    return f"Waits in Slurm's queue. {pending_reason(job)}"
+
+
+def pending_reason(job: SlurmJob) -> str:
+    """Return why a job waits, and until when, as sentences for the user."""
     limit = _LIMIT_REASON.match(job.reason)
     reason_name = job.reason.partition(",")[0]
     if reason_name in _PENDING_REASONS:
@@ -210,7 +206,7 @@ def pending_message(job: SlurmJob) -> str:
     else:
         message = f"Slurm gives the reason “{sanitize(job.reason, _REASON_CHARS)}”."
     start = f" Slurm expects to start it at {job.start_time.replace('T', ' ')}."
-    return f"Waits in Slurm's queue. {message}{start if job.start_time else ''}"
+    return f"{message}{start if job.start_time else ''}"
 
 
 def end_of(state: str, user: str = "") -> SlurmEnd | None:

@@ -14,9 +14,10 @@ from typing import Any
 
 from backend.records.base.schema import STRICT, Record
 from backend.records.base.validation import sanitize
-from backend.records.jobs.placement import ALLOCATED_GPU, Placement
+from backend.records.jobs.placement import ALLOCATED_GPU, Placement, PlacementError
 from backend.records.jobs.setting import WHERE_SECTION, setting
-from backend.records.slurm.cluster import Association, Partition, format_time
+from backend.records.nodes.partition import Partition
+from backend.records.slurm.cluster import Association, format_time
 
 STOP_BEFORE_S = 120
 """Slurm asks for a stop so long before the time limit, or earlier: its clock ticks by minutes."""
@@ -38,14 +39,6 @@ _SETTINGS_BY_OPTION = {
 _OPTION = re.compile(r"--(?P<name>[a-z][a-z0-9-]*)(=.*)?", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z0-9_.@:+-]*")
 """The form of the name of a partition, account, QOS or GPU type."""
-
-
-@dataclass(frozen=True)
-class PlacementError:
-    """A reason why Slurm would refuse a placement, or never start it."""
-
-    message: str
-    remedy: str
 
 
 def _slurm_setting(kind: str, label: str, default: Any, **options: Any) -> Any:
@@ -201,21 +194,25 @@ def sbatch_command(
 def batch_script(
     placement: SlurmPlacement, *, python: str, code_root: str, job_folder: str, run: int
 ) -> str:
-    """Return the script that becomes the supervisor on the first node of the allocation.
+    """Return the script that becomes the supervisor on the first node of the allocation."""
+    command = (python, "-m", "backend.node.run.slurm_run", "--job", job_folder, "--run", str(run))
+    lines = [*setup_script(placement), f"export PYTHONPATH={shlex.quote(code_root)}"]
+    return "\n".join((*lines, "export PYTHONUTF8=1", f"exec {shlex.join(command)}", ""))
+
+
+def setup_script(placement: SlurmPlacement) -> list[str]:
+    """Return the first lines of a script: its shell, and the lines before the run.
 
     Only a login shell knows ``module``. A line of ``setup`` that fails ends the job: what it should
     have loaded would be missed later, or by another version.
     """
-    command = (python, "-m", "backend.node.run.slurm_run", "--job", job_folder, "--run", str(run))
-    shell = "#!/bin/bash -l" if placement.setup else "#!/bin/sh"
-    lines = [shell]
+    lines = ["#!/bin/bash -l" if placement.setup else "#!/bin/sh"]
     for line in placement.setup:
         lines += [
             line,
             f"[ $? -eq 0 ] || {{ echo {shlex.quote(f'This line failed: {line}')}; exit 1; }}",
         ]
-    lines += [f"export PYTHONPATH={shlex.quote(code_root)}"]
-    return "\n".join((*lines, "export PYTHONUTF8=1", f"exec {shlex.join(command)}", ""))
+    return lines
 
 
 def parse_job_number(output: str) -> str:

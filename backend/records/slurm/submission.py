@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from backend.records.base.atomic_files import stored_record
-from backend.records.base.layout import AttemptFolder
 from backend.records.base.schema import Record
 from backend.records.slurm.job import SlurmJob
 from backend.records.slurm.placement import SlurmPlacement, job_comment, job_name
@@ -27,14 +25,6 @@ class Submission(Record, label="submission to Slurm"):
     log: str
     number: str = ""
     lane: str = ""
-
-
-def has_number(attempt: AttemptFolder) -> bool:
-    """Return whether Slurm has the job of a run; one that was never submitted will not begin."""
-    if not attempt.slurm.exists():
-        return False
-    submission = stored_record(Submission, attempt.slurm)
-    return submission is not None and bool(submission.number)
 
 
 def is_own(job: SlurmJob, job_id: str, lane: str = "") -> bool:

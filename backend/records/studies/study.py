@@ -16,6 +16,7 @@ from typing import Any
 from backend.records.base.schema import KEY, STRICT, Record
 from backend.records.jobs.config import StrategyConfig
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
+from backend.records.jobs.schedulers import SCHEDULERS
 from backend.records.jobs.torch_options import STRATEGIES
 from backend.records.library.item import KINDS, Kind
 from backend.records.sweeps.spec import ROW_SEPARATOR, Point, Sweep, expand, leaf_values
@@ -258,12 +259,14 @@ def read_study(raw: Mapping[str, Any]) -> Study:
 
 
 def rows_for(study: Study, form: FormName, placements: Sequence[Placement]) -> tuple[StudyRow, ...]:
-    """Return the rows that run on these places, on this computer for ().
+    """Return the rows that run on these places; for () on this computer or the study's cluster.
 
     Raises:
         ValueError: There is none.
     """
-    device = "gpu" if any(placement.gpus for placement in placements) else "cpu"
+    job = {**dict(leaf_values(study.job)), **dict(leaf_values(study.form(form).job))}
+    asks_for_gpus = not placements and any(job.get(f"{key}.gpus") for key in SCHEDULERS)
+    device = "gpu" if asks_for_gpus or any(p.gpus for p in placements) else "cpu"
     rows = study.rows_on(form, device)
     if not rows:
         raise ValueError(f"no row runs on {device.upper()}s")
@@ -288,7 +291,7 @@ def sweep_of_study(
     All rows have one seed before the next, so that a slow hour of a shared computer is in all rows.
 
     Args:
-        placements: Where the jobs run; () for this computer.
+        placements: Where the jobs run; () for this computer, or the cluster that the study names.
         library: The dataset, loader and model of jobs whose file names none.
         added: The references of entries of the gallery that are in the library.
 
@@ -318,9 +321,11 @@ def _sweep(
         # A script takes no model and no loader.
         library_values = {} if "script" in values else library
         process_count = row.workers + _servers(values)
-        if "slurm.cluster" in values:
-            where = _slurm_size(row, process_count, values)
+        scheduler = next((key for key in SCHEDULERS if f"{key}.cluster" in values), None)
+        if scheduler is not None and not placements:
+            where = _cluster_size(row, process_count, values, scheduler)
         else:
+            values = {k: v for k, v in values.items() if k.partition(".")[0] not in SCHEDULERS}
             where = {"placement": _placement(row, process_count, placements)}
         values = {**library_values, **values, "seed": seed, **where}
         points.append(Point(f"{ROW_SEPARATOR} {row.name} seed={seed}", tuple(values.items())))
@@ -403,9 +408,11 @@ def _placement(
     return row_placement
 
 
-def _slurm_size(row: StudyRow, process_count: int, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the nodes of a row's job in Slurm; the study says how many processes each has."""
-    key = "slurm.gpus" if values.get("slurm.gpus") else "slurm.processes"
+def _cluster_size(
+    row: StudyRow, process_count: int, values: Mapping[str, Any], scheduler: str
+) -> dict[str, Any]:
+    """Return the nodes of a row's job in a cluster; the study says how many processes each has."""
+    key = f"{scheduler}.gpus" if values.get(f"{scheduler}.gpus") else f"{scheduler}.processes"
     largest_count = values.get(key, 1)
     per_node = min(largest_count, process_count) if isinstance(largest_count, int) else 1
     per_node = max(1, per_node)
@@ -414,7 +421,7 @@ def _slurm_size(row: StudyRow, process_count: int, values: Mapping[str, Any]) ->
             f"the row “{row.name}” needs {process_count} processes, which are not the same number "
             f"on each node with {per_node} ({key})"
         )
-    return {key: per_node, "slurm.nodes": process_count // per_node}
+    return {key: per_node, f"{scheduler}.nodes": process_count // per_node}
 
 
 def _errors(study: Study) -> Iterator[str]:

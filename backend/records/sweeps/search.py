@@ -15,6 +15,7 @@ from typing import Any
 from backend.records.base.schema import KEY, Record
 from backend.records.base.validation import ConfigError, sanitize
 from backend.records.jobs.metric_names import usual_mode
+from backend.records.jobs.schedulers import SCHEDULERS, scheduler_in
 from backend.records.jobs.settings import label
 from backend.records.sweeps.values import Axis, value_text
 
@@ -42,7 +43,7 @@ IMPORTANCE = "--importance"
 """Option of `backend.node.queue.search_turn`."""
 _FIXED = frozenset(
     {"model", "dataset", "loader", "validation_dataset", "validation_loader", "script", "python"}
-    | {"placement", "slurm", "start_from"}
+    | {"placement", *SCHEDULERS, "start_from"}
 )
 """Settings that decide which files and nodes a queued job has."""
 
@@ -87,8 +88,9 @@ class Search(Record, label="search"):
                 yield error(key, f"“{sanitize(choice)}” must be one of {names}.")
         if self.sampler == CMA_ES and all(axis.points() for axis in axes):
             yield error("sampler", "cma-es needs a setting with a range; use tpe for lists.")
-        if "slurm" in base:
-            yield ConfigError("slurm", "slurm: has a queue of its own; a search needs nodes.")
+        if (scheduler := scheduler_in(base)) is not None:
+            message = f"{scheduler.key}: has a queue of its own; a search needs nodes."
+            yield ConfigError(scheduler.key, message)
         if axes and all(axis.has_one_value for axis in axes):
             message = "has only one value; there is nothing to search."
             yield ConfigError(axes[0].path, f"{axes[0].path}: {message}")

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from backend.base.errors import BackendError, as_backend_error
+from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.bundles.imported_job import (
@@ -24,6 +25,7 @@ from backend.records.jobs.job_file import without_shared_gpus
 from backend.records.jobs.metric_names import OF_SERVERS
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.run_environment import RunEnvironment, differences
+from backend.records.jobs.schedulers import SCHEDULERS
 from backend.records.jobs.view import JobView
 from backend.records.library.item import KINDS
 from backend.services.bundles.service import find_same_version
@@ -65,7 +67,7 @@ class ReplayService:
         """Make a draft with the settings, the seed and the exact files of a job.
 
         Without a ``placement`` the replay runs where the job ran, or on this computer if those
-        nodes are not known.
+        nodes, or that cluster, are not known.
 
         Raises:
             BackendError: A version is missing, or the nodes cannot be chosen; nothing was made.
@@ -91,9 +93,19 @@ class ReplayService:
                     "Import it, or request a bundle that includes it.",
                 )
             raw[key] = item.reference
-        replay_placement = tuple(placement) or self._default_placement(view.config)
-        raw["placement"] = [p.to_dict() for p in replay_placement]
+        if placement or not self._has_cluster(view.config):
+            replay_placement = tuple(placement) or self._default_placement(view.config)
+            raw = {key: value for key, value in raw.items() if key not in SCHEDULERS}
+            raw["placement"] = [p.to_dict() for p in replay_placement]
         return without_shared_gpus(raw)
+
+    def _has_cluster(self, config: JobConfig) -> bool:
+        """Return whether a scheduler chose the nodes, in a cluster that is known here."""
+        with suppress(BackendError):
+            return config.allocation is not None and bool(
+                self._nodes.login_site(config.allocation.cluster)
+            )
+        return False
 
     def _default_placement(self, config: JobConfig) -> tuple[Placement, ...]:
         capacities = {capacity.node: capacity for capacity in self._nodes.capacities()}

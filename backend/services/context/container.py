@@ -40,11 +40,12 @@ if TYPE_CHECKING:
     from backend.services.library.data_scan import DataScanService
     from backend.services.library.gallery import GalleryService
     from backend.services.library.service import LibraryService
+    from backend.services.nodes.launchers import LauncherService
     from backend.services.nodes.provisioning import ProvisioningService
     from backend.services.nodes.registry import Accept, AskPassphrase, NodeRegistry
     from backend.services.nodes.service import NodeService
-    from backend.services.nodes.slurm import SlurmService
     from backend.services.notifications.service import NotificationService
+    from backend.services.preflight.compute_node import ComputeNodeCheck
     from backend.services.preflight.service import PreflightService
     from backend.services.queue.service import QueueService
     from backend.services.reports.service import ReportService
@@ -140,7 +141,7 @@ class Services:
         for resource in (
             instances.get("event_viewers"),
             instances.get("sessions"),
-            instances.get("slurm"),
+            instances.get("launchers"),
             self.data_root.files,
             instances.get("catalogue"),
         ):
@@ -187,7 +188,7 @@ class Services:
             self.data_root,
             self.catalogue,
             self._cache,
-            lambda folder, run: self.slurm.condition(folder, run),
+            lambda folder, run: self.launchers.condition(folder, run),
         )
 
     @cached_service
@@ -197,10 +198,10 @@ class Services:
         return RunReaper(self.queries)
 
     @cached_service
-    def slurm(self) -> SlurmService:
-        from backend.services.nodes.slurm import SlurmService
+    def launchers(self) -> LauncherService:
+        from backend.services.nodes.launchers import LauncherService
 
-        return SlurmService(self.data_root, self.cluster)
+        return LauncherService(self.data_root, self.cluster, self.nodes.heads)
 
     @cached_service
     def library(self) -> LibraryService:
@@ -230,10 +231,10 @@ class Services:
 
     @cached_service
     def nodes(self) -> NodeService:
-        from backend.services.nodes.head_node import HeadNodeLauncher
+        from backend.services.nodes.head_node import HeadNodes
         from backend.services.nodes.service import NodeService
 
-        heads = HeadNodeLauncher(self.cluster, self.provisioning)
+        heads = HeadNodes(self.cluster, self.provisioning)
         return NodeService(self.data_root, self.cluster, heads, self._catalogue_path)
 
     @cached_service
@@ -250,9 +251,15 @@ class Services:
             forecast_bytes=forecasts.needed_bytes,
             needs_torch=lambda config: self.library.script_imports(config.script, "torch"),
             data_notes=self.library.data_notes,
-            check_slurm=lambda placement: self.slurm.check(placement),
+            check_cluster=lambda placement: self.launchers.check(placement),
             limits=PreflightLimits.from_environment(os.environ),
         )
+
+    @cached_service
+    def compute_nodes(self) -> ComputeNodeCheck:
+        from backend.services.preflight.compute_node import ComputeNodeCheck
+
+        return ComputeNodeCheck(self.data_root, self.launchers.cluster, self.nodes.login_site)
 
     @cached_service
     def jobs(self) -> JobService:
@@ -267,7 +274,7 @@ class Services:
             self._cache,
             self.queries,
             self.reaper,
-            self.slurm,
+            self.launchers,
         )
 
     @cached_service
@@ -281,7 +288,7 @@ class Services:
         from backend.services.jobs.run_starter import RunStarter
         from backend.services.jobs.trial_run import TrialRunService
 
-        starter = RunStarter(self.data_root, self.library, self.nodes, self.slurm)
+        starter = RunStarter(self.data_root, self.library, self.nodes, self.launchers)
         return TrialRunService(self.data_root, self.cluster, starter)
 
     @cached_service
@@ -304,7 +311,7 @@ class Services:
         from backend.services.queue.service import QueueService
 
         needed_bytes = self.preflight.needed_bytes
-        return QueueService(self.data_root, self.jobs, self.nodes, self.slurm, needed_bytes)
+        return QueueService(self.data_root, self.jobs, self.nodes, self.launchers, needed_bytes)
 
     @cached_service
     def sweeps(self) -> SweepService:

@@ -27,6 +27,7 @@ from backend.records.jobs.config import RANDOM_WEIGHTS
 from backend.records.jobs.flat_settings import changes_text
 from backend.records.jobs.job_file import with_changes
 from backend.records.jobs.placement import Placement
+from backend.records.jobs.schedulers import scheduler_of
 from backend.records.jobs.settings import CHANGEABLE, label
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
@@ -35,7 +36,7 @@ from backend.services.jobs.queries import JobQueries
 from backend.services.jobs.run_reaper import RunReaper
 from backend.services.jobs.run_starter import PreparedRun, RunStarter
 from backend.services.jobs.validation import DataSizeCounter, JobValidator, batch_size_message
-from backend.services.nodes.slurm import SlurmService
+from backend.services.nodes.launchers import LauncherService
 from backend.services.preflight.service import PreflightService
 from backend.services.tools.training_python import AWAITS_HOROVOD, next_run_config
 from backend.ssh.interface import Unreachable
@@ -55,10 +56,10 @@ class JobLifecycle:
         starter: RunStarter,
         preflight: PreflightService,
         sizes: DataSizeCounter,
-        slurm: SlurmService,
+        launchers: LauncherService,
     ) -> None:
         self._queries = queries
-        self._slurm = slurm
+        self._launchers = launchers
         self._reaper = reaper
         self._validator = validator
         self._starter = starter
@@ -154,10 +155,11 @@ class JobLifecycle:
         """
         folder, file, view = self._reaper.read_reaped(job_id)
         file = _with_changes(file, placement)
-        if file.config.slurm is not None:
+        if file.config.allocation is not None:
             raise BackendError(
-                f"{file.config.slurm.cluster} has a queue of its own.",
-                "Start the job: Slurm begins it when its turn comes.",
+                f"{file.config.allocation.cluster} has a queue of its own.",
+                f"Start the job: {scheduler_of(file.config.allocation).name} begins it when its "
+                "turn comes.",
             )
         resume_from = weights = ""
         if view.run and not start_over:
@@ -189,7 +191,7 @@ class JobLifecycle:
         """End a run that ignores a stop request; everything after its newest checkpoint is lost.
 
         Raises:
-            BackendError: No stop was requested before, or Slurm does not answer.
+            BackendError: No stop was requested before, or the scheduler does not answer.
         """
         folder, file, view = self._queries.read(job_id)
         if not view.state.is_live:
@@ -204,9 +206,7 @@ class JobLifecycle:
         with as_backend_error("Could not request the end of the run"):
             job_files.request_kill(folder, view.run)
         job_files.add_action(folder, "Killed", reason)
-        if view.config.slurm is not None:
-            # Its supervisor may be what does not answer.
-            self._slurm.launcher(view.config.slurm).end(folder)
+        self._launchers.launcher(view.config.allocation).end(folder)
         return self._queries.show(job_id)
 
     def draw_number(self, job_id: str, pattern: str) -> JobView:
@@ -261,7 +261,10 @@ class JobLifecycle:
             entry = f"Resumed from {checkpoint_label}{Path(resume_from).stem}"
         if is_changed:
             entry += f" with {changes}" if changes else ""
-            entry += " on " + ", ".join(wording.node_label(p.node) for p in file.config.placement)
+            allocation = file.config.allocation
+            nodes = [p.node for p in file.config.placement]
+            names = nodes if allocation is None else [allocation.cluster]
+            entry += " on " + ", ".join(map(wording.node_label, names))
         if next_run_config(file.config) != file.config:
             entry += f". {AWAITS_HOROVOD}"
         job_files.add_action(folder, entry)

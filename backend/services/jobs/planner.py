@@ -104,9 +104,10 @@ class JobPlanner:
             raise BackendError(" ".join(error.message for error in checked_job.errors))
         if checked_job.config.script:
             raise BackendError("A script decides itself what it trains, so it cannot be planned.")
-        if checked_job.config.slurm is not None:
+        if (scheduler := checked_job.config.scheduler) is not None:
             raise BackendError(
-                "Slurm chooses the nodes of the job later, so nothing can be measured on them.",
+                f"{scheduler.name} chooses the nodes of the job later, so nothing can be measured "
+                "on them.",
                 "Plan it on a computer with the same GPUs.",
             )
         return checked_job.config, checked_job.pins

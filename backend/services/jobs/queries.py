@@ -28,11 +28,12 @@ from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import sanitize
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.history import HistoryUpdate
+from backend.records.jobs.launch import launch_of
 from backend.records.jobs.sample_history import SampleHistory, read_samples
 from backend.records.jobs.state import JobState
+from backend.records.jobs.status import Condition
 from backend.records.jobs.summary import JobSummary
 from backend.records.jobs.view import JobRun, JobView, LogChunk, RunUpdate
-from backend.records.slurm.job import Condition
 from backend.services.jobs import run_history
 from backend.ssh.interface import Unreachable
 
@@ -66,11 +67,11 @@ class JobQueries:
         root: OpenRoot,
         index: Catalogue,
         cache: Path,
-        slurm_condition: Callable[[OpenJob, int], Condition | None] = lambda folder, run: None,
+        submitted_condition: Callable[[OpenJob, int], Condition | None] = lambda folder, run: None,
     ) -> None:
-        """Store the parts; for ``slurm_condition`` see `SlurmService.condition`."""
+        """Store the parts; for ``submitted_condition`` see `LauncherService.condition`."""
         self._root = root
-        self._slurm_condition = slurm_condition
+        self._submitted_condition = submitted_condition
         self._index = index
         self._cache = cache
         self._node_watch = StatusWatch(root)
@@ -308,7 +309,7 @@ class JobQueries:
 
     def _state_reader(self, folder: OpenJob) -> RunStateReader:
         return RunStateReader(
-            folder, silent=self._node_watch.silent, slurm_condition=self._slurm_condition
+            folder, silent=self._node_watch.silent, submitted_condition=self._submitted_condition
         )
 
     def read(self, job_id: str) -> tuple[OpenJob, JobFile, JobView]:
@@ -329,6 +330,11 @@ class JobQueries:
             if run_state.uncertainty or status.state.is_over:
                 status = with_progress(status, folder, checkpoints)
         view = view_of(file, status, best, run_state.uncertainty or " ".join(run_state.problems))
+        if file.config.allocation is not None:
+            # Its batch script writes which nodes the scheduler chose.
+            launch = launch_of(folder.launch, status.run)
+            placement = (launch or file).config.placement
+            view = replace(view, config=replace(view.config, placement=placement))
         return replace(view, unrecorded_end=run_state.unrecorded_end)
 
     def _update_catalogue(self, view: JobView) -> JobView:

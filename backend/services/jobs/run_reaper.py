@@ -52,7 +52,7 @@ class RunReaper:
         view = self._queries.read(job_id)[2]
         if not (view.state.is_live or view.state.is_queued):
             return ()
-        if view.config.slurm is not None:
+        if view.config.allocation is not None:
             return ()
         return tuple(node for node in view.nodes if node != THIS_COMPUTER)
 

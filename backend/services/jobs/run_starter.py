@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -21,14 +19,15 @@ from backend.datastore.access.root_access import OpenJob, OpenRoot
 from backend.datastore.jobs.files import JobFile
 from backend.datastore.library.library_files import VersionFolder
 from backend.datastore.queue import files as queue_files
+from backend.launch.launcher import Launcher
 from backend.launch.network import common_subnet
 from backend.launch.placement import (
     NodePaths,
+    allocation_launch,
     common_paths,
     require_capacity,
     require_same_access,
 )
-from backend.launch.slurm import allocation_launch
 from backend.node.run import launch_command, run_start
 from backend.node.system import wording
 from backend.provisioning.script_wheels import environment_name
@@ -40,22 +39,22 @@ from backend.records.jobs.launch import (
     RANK_MODULE,
     SCRIPT_MODULE,
     Launch,
-    Launcher,
+    RankLauncher,
     RankPlan,
     rank_plans,
 )
-from backend.records.jobs.placement import THIS_COMPUTER
+from backend.records.jobs.placement import THIS_COMPUTER, ClusterPlacement
+from backend.records.jobs.schedulers import scheduler_of
 from backend.records.jobs.script import REQUIREMENTS
 from backend.records.library.item import KINDS, Kind
-from backend.records.slurm.placement import SlurmPlacement
 from backend.records.sweeps.spec import sweep_name, sweep_of
 from backend.services.tools.training_python import next_run_config, training_error
+from backend.ssh.interface import Unreachable
 
 if TYPE_CHECKING:
     from backend.services.library.service import LibraryService
-    from backend.services.nodes.head_node import SupervisorStart
+    from backend.services.nodes.launchers import LauncherService
     from backend.services.nodes.service import NodeService
-    from backend.services.nodes.slurm import SlurmService
 
 
 @dataclass(frozen=True)
@@ -78,12 +77,12 @@ class RunStarter:
         root: OpenRoot,
         library: LibraryService,
         nodes: NodeService,
-        slurm: SlurmService,
+        launchers: LauncherService,
     ) -> None:
         self._root = root
         self._library = library
         self._nodes = nodes
-        self._slurm = slurm
+        self._launchers = launchers
 
     def start(
         self,
@@ -124,14 +123,8 @@ class RunStarter:
             )
         if launch.config.on_failure.continues:
             self._prepare_other_heads(launch.ranks)
-        slurm_placement = file.config.slurm
-        head: AbstractContextManager[SupervisorStart]
-        if slurm_placement is not None:
-            sweep = sweep_name(sweep_of(file.tags))
-            head = nullcontext(partial(self._slurm.submit, slurm_placement, sweep))
-        else:
-            head = self._nodes.heads.open_head(launch.ranks)
-        with head as start_supervisor:
+        launcher = self._launchers.launcher(file.config.allocation)
+        with launcher.connect(launch):
             if not run_start.claim(folder, run, access):
                 return False
             try:
@@ -141,9 +134,20 @@ class RunStarter:
                 raise
             if staged_nodes:
                 access.hand_over(staged_nodes, folder, run, Progress())
-            start_supervisor(folder, launch)
+            self._submit(launcher, folder, launch, sweep_name(sweep_of(file.tags)))
             queue_files.leave(self._root, folder)
         return True
+
+    def _submit(self, launcher: Launcher, folder: OpenJob, launch: Launch, sweep: str) -> None:
+        """Hand a claimed run over; one that a scheduler refuses is given back."""
+        try:
+            launcher.submit(folder, launch, sweep)
+        except Unreachable:  # The scheduler may have the job: only its own answer is certain.
+            raise
+        except BackendError:
+            if launch.launcher.is_allocated:
+                run_start.give_back(folder, launch, self._root.files)
+            raise
 
     def _prepare_other_heads(self, ranks: Sequence[RankPlan]) -> None:
         """Enable every node to lead the run after a loss of the head."""
@@ -217,8 +221,8 @@ class RunStarter:
             BackendError: The chosen nodes cannot run the job, or cannot train together.
         """
         config = next_run_config(config)
-        if config.slurm is not None:
-            return PreparedRun(self._plan_allocation(config, config.slurm, job_id, run))
+        if config.allocation is not None:
+            return PreparedRun(self._plan_allocation(config, config.allocation, job_id, run))
         node_names = {placement.node for placement in config.placement}
         if THIS_COMPUTER in node_names and (error := training_error()) is not None:
             raise error
@@ -249,7 +253,7 @@ class RunStarter:
         launch = replace(
             self._launch(config, site, job_id, run),
             ranks=ranks,
-            launcher=Launcher(site.mpirun, site.mpi_major, networks, is_crowded=is_crowded),
+            launcher=RankLauncher(site.mpirun, site.mpi_major, networks, is_crowded=is_crowded),
             ssh_config=site.ssh_config if is_multi_node else "",
             is_staged=is_multi_node and bool(staged_nodes),
         )
@@ -260,7 +264,8 @@ class RunStarter:
         """Return a launch without its ranks and without the job's files."""
         # A single process needs no mpirun, so it runs on nodes without one.
         if config.needs_mpirun and not site.mpirun:
-            node = config.slurm.cluster if config.slurm is not None else config.placement[0].node
+            allocation = config.allocation
+            node = allocation.cluster if allocation is not None else config.placement[0].node
             raise BackendError(
                 f"mpirun was not found on {wording.node_label(node)}.",
                 f"Run {COMMAND} doctor to see how to install it; a job of one process with the "
@@ -277,21 +282,22 @@ class RunStarter:
             python=site.python,
             job_folder=self._path_on_nodes(self._root.job(job_id).path, site.data_root),
             code_root=site.code_root,
-            launcher=Launcher(site.mpirun, site.mpi_major),
+            launcher=RankLauncher(site.mpirun, site.mpi_major),
             rank_module=SCRIPT_MODULE if config.script else RANK_MODULE,
         )
 
     def _plan_allocation(
-        self, config: JobConfig, placement: SlurmPlacement, job_id: str, run: int
+        self, config: JobConfig, placement: ClusterPlacement, job_id: str, run: int
     ) -> Launch:
-        """Plan a run on nodes that Slurm chooses; all of them have the paths of the login node."""
+        """Plan a run on nodes that a scheduler chooses; they have the paths of the login node."""
         site = self._nodes.login_site(placement.cluster)
         label = wording.node_label(placement.cluster)
         if site is None:
             raise BackendError(f"{label} is not set up.", f"Set up {label} first.")
         if not site.data_root:
             raise BackendError(
-                f"{label} does not see the data root, and so the nodes of Slurm do not, either.",
+                f"{label} does not see the data root, and so the nodes of "
+                f"{scheduler_of(placement).name} do not, either.",
                 "Use a data root on a folder that the whole cluster shares.",
             )
         return allocation_launch(self._launch(config, site, job_id, run), placement)

@@ -83,8 +83,8 @@ from backend.services.tools.training_python import training_error
 if TYPE_CHECKING:
     from backend.catalogue.store import Catalogue
     from backend.services.library.service import LibraryService
+    from backend.services.nodes.launchers import LauncherService
     from backend.services.nodes.service import NodeService
-    from backend.services.nodes.slurm import SlurmService
 
 _NAME_BYTES = 255
 _COPY_SUFFIX = re.compile(r"( \(copy( \d+)?\))+$")
@@ -112,7 +112,7 @@ class JobService:
         cache: Path,
         queries: JobQueries,
         reaper: RunReaper,
-        slurm: SlurmService,
+        launchers: LauncherService,
     ) -> None:
         self.queries = queries
         self._reaper = reaper
@@ -121,10 +121,10 @@ class JobService:
         self._preflight = preflight
         self._index = index
         self._validator = JobValidator(root, library, nodes, queries.ids_of)
-        self._starter = RunStarter(root, library, nodes, slurm)
+        self._starter = RunStarter(root, library, nodes, launchers)
         self._sizes = DataSizeCounter(library, cache / "sizes")
         self.lifecycle = JobLifecycle(
-            queries, reaper, self._validator, self._starter, preflight, self._sizes, slurm
+            queries, reaper, self._validator, self._starter, preflight, self._sizes, launchers
         )
         self._forecaster = JobForecaster(root, library, index)
 

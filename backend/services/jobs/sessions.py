@@ -210,9 +210,9 @@ class SessionService:
 def _require_session(view: JobView) -> None:
     if not view.is_session:
         raise BackendError(f"The job {view.id} is no session.", "Open its page or its log.")
-    if view.config.slurm is not None:
+    if (scheduler := view.config.scheduler) is not None:
         raise BackendError(
-            f"Slurm chose the node of the session {view.id}, to which no tunnel leads.",
+            f"{scheduler.name} chose the node of the session {view.id}, to which no tunnel leads.",
             "Start sessions on nodes that were added by SSH.",
         )
     if not view.state.is_live:

@@ -29,8 +29,9 @@ from backend.records.jobs.config import RANDOM_WEIGHTS, JobConfig, StrategyConfi
 from backend.records.jobs.forecast import parameter_memory_bytes
 from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.lr_schedule import learning_rate
-from backend.records.jobs.placement import THIS_COMPUTER, Placement
+from backend.records.jobs.placement import THIS_COMPUTER, ClusterPlacement, Placement
 from backend.records.jobs.plan import batch_fit
+from backend.records.jobs.schedulers import SCHEDULERS, scheduler_of
 from backend.records.jobs.script import (
     REQUIREMENT_FILES,
     REQUIREMENTS,
@@ -180,8 +181,8 @@ class JobValidator:
     def _check_placements(
         self, checked_job: CheckedJob, config: JobConfig, nodes: Mapping[str, NodeState]
     ) -> None:
-        if config.slurm is not None:
-            self._check_cluster(checked_job, config.slurm.cluster, nodes)
+        if config.allocation is not None:
+            self._check_cluster(checked_job, config.allocation, nodes)
             return
         for number, placement in enumerate(config.placement):
             self._check_placement(checked_job, f"placement[{number}]", placement, nodes)
@@ -325,11 +326,12 @@ class JobValidator:
                 ),
             )
             return
-        if node.entry is not None and node.entry.has_slurm:
+        if node.entry is not None and node.entry.scheduler:
+            scheduler = SCHEDULERS[node.entry.scheduler]
             checked_job.add_error(
                 f"{name}.node",
-                f"{placement.node} is the login node of a Slurm cluster and trains nothing itself; "
-                "give the job a table [slurm] in place of its nodes.",
+                f"{placement.node} is the login node of a {scheduler.name} cluster and trains "
+                f"nothing itself; give the job a table [{scheduler.key}] in place of its nodes.",
             )
             return
         reason = f": {node.message}" if node.message else ""
@@ -368,20 +370,26 @@ class JobValidator:
                 )
 
     def _check_cluster(
-        self, checked_job: CheckedJob, name: str, nodes: Mapping[str, NodeState]
+        self,
+        checked_job: CheckedJob,
+        placement: ClusterPlacement,
+        nodes: Mapping[str, NodeState],
     ) -> None:
         """Check that a cluster was added; what it has and allows is asked before the start."""
+        name, scheduler = placement.cluster, scheduler_of(placement)
         if name in ("", THIS_COMPUTER):
             return
-        entry = nodes[name].entry if name in nodes else None
-        if entry is None or not entry.has_slurm:
-            clusters = [n for n, state in nodes.items() if state.entry and state.entry.has_slurm]
+        entries = {n: state.entry for n, state in nodes.items() if state.entry is not None}
+        clusters = [n for n, entry in entries.items() if entry.scheduler == scheduler.key]
+        if name not in clusters:
             known = f"Known clusters: {', '.join(clusters)}." if clusters else "There is none."
             checked_job.add_error(
-                "slurm.cluster", f"There is no Slurm cluster “{sanitize(name)}”. {known}"
+                f"{scheduler.key}.cluster",
+                f"There is no {scheduler.name} cluster “{sanitize(name)}”. {known}",
             )
-        elif not entry.is_ready:
-            checked_job.add_error("slurm.cluster", f"{name} is not set up; set it up first.")
+        elif not entries[name].is_ready:
+            message = f"{name} is not set up; set it up first."
+            checked_job.add_error(f"{scheduler.key}.cluster", message)
 
     def _check_gpus(
         self, checked_job: CheckedJob, name: str, placement: Placement, reading: NodeReading
@@ -415,7 +423,7 @@ def _is_online(node: NodeState | None) -> bool:
 
 def _lacks_horovod(config: JobConfig, nodes: Mapping[str, NodeState]) -> bool:
     names = [p.node for p in config.placement]
-    for name in names if config.slurm is None else (config.slurm.cluster,):
+    for name in names if config.allocation is None else (config.allocation.cluster,):
         entry = nodes[name].entry if name in nodes else None
         if name == THIS_COMPUTER and not (has_horovod() or awaits_horovod()):
             return True

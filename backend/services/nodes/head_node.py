@@ -13,11 +13,15 @@ from functools import partial
 from pathlib import PurePosixPath
 
 from backend.base.errors import BackendError
+from backend.datastore.access.root_access import OpenRoot
+from backend.datastore.queue import files as queue_files
+from backend.node.queue.entries import entry_of
 from backend.node.system.start_supervisor import start_supervisor, supervisor_command
 from backend.provisioning import cluster_key
 from backend.records.base.layout import JobFolder, NodeHome
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.placement import THIS_COMPUTER
+from backend.records.jobs.status import Condition
 from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.reading import Finding
 from backend.services.nodes.provisioning import ProvisioningService
@@ -31,7 +35,7 @@ SupervisorStart = Callable[[JobFolder, Launch], None]
 """Starts the supervisor of a run and returns at once, or raises `BackendError`."""
 
 
-class HeadNodeLauncher:
+class HeadNodes:
     """Finds the head node of a run among this computer and the added nodes."""
 
     def __init__(self, cluster: NodeRegistry, provisioning: ProvisioningService) -> None:
@@ -76,6 +80,37 @@ class HeadNodeLauncher:
         cluster_key.write_settings(
             shell, home, self.provisioning.peers(), head.installation.own_key
         )
+
+
+class NodeLauncher:
+    """The launcher of a job that names its nodes; see `backend.launch.launcher.Launcher`.
+
+    The supervisor of such a run reads requests and records ends, or after its loss an agent.
+    """
+
+    def __init__(self, heads: HeadNodes, root: OpenRoot) -> None:
+        self._heads = heads
+        self._root = root
+        self._start: SupervisorStart = start_supervisor
+
+    @contextmanager
+    def connect(self, launch: Launch) -> Iterator[None]:
+        with self._heads.open_head(launch.ranks) as self._start:
+            yield
+
+    def submit(self, folder: JobFolder, launch: Launch, sweep: str = "") -> None:
+        self._start(folder, launch)
+
+    def state(self, folder: JobFolder) -> Condition:
+        return Condition(None)
+
+    def leave_queue(self, folder: JobFolder) -> bool:
+        is_queued = entry_of(folder) is not None
+        queue_files.leave(self._root, folder)
+        return is_queued
+
+    def end(self, folder: JobFolder) -> None:
+        """Do nothing: the request is enough."""
 
 
 def _start_remotely(name: str, shell: Shell, folder: JobFolder, launch: Launch) -> None:

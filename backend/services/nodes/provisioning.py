@@ -177,7 +177,7 @@ class ProvisioningService:
                 agree=partial(versions.require_same, entry.name),
                 key=key,
                 options=replace(
-                    options, packages=packages, shared=options.shared or entry.has_slurm
+                    options, packages=packages, shared=options.shared or bool(entry.scheduler)
                 ),
                 peers=peers,
                 start_agent=self._start_agent,

@@ -23,6 +23,7 @@ from backend.records.base.layout import NodeHome
 from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import closest_match, name_error, sanitize
 from backend.records.jobs.placement import THIS_COMPUTER
+from backend.records.jobs.schedulers import SCHEDULERS, ClusterScheduler
 from backend.records.nodes.entry import (
     HostKey,
     NodeAddress,
@@ -125,13 +126,13 @@ class NodeRegistry:
         passphrase: AskPassphrase | None = None,
         node_data_root: str = "",
         is_staged: bool = False,
-        has_slurm: bool = False,
+        scheduler: str = "",
     ) -> NodeEntry:
         """Inspect a machine and add it as a node; by default its name is the host's.
 
         ``node_data_root`` is the path of the data root on the node, if it differs from the local
         path. With ``is_staged`` the node does not see the data root, and the files of its jobs are
-        copied over SSH. With ``has_slurm`` it is the login node of a Slurm cluster.
+        copied over SSH. ``scheduler`` is its key if it is a login node.
 
         Raises:
             BackendError: The name is invalid or exists, or the inspection failed (see
@@ -147,11 +148,8 @@ class NodeRegistry:
         full_address = replace(address, identity=_absolute(address.identity))
         with closing(self.connect(full_address, accept, passphrase)) as shell:
             inspection = self._inspect(shell, name, node_data_root)
-            if has_slurm and not shell.run(("sbatch", "--version")).ok:
-                raise BackendError(
-                    f"{name} has no sbatch, so it is not a login node of Slurm.",
-                    "Give the host on which sbatch works, or add it as a node without Slurm.",
-                )
+            if scheduler:
+                _require_login_node(shell, name, SCHEDULERS[scheduler])
         info = inspection.node_info
         if is_staged:
             info = _with_staged_root(info, self._staged_root(NodeHome(PurePosixPath(info.home))))
@@ -161,7 +159,7 @@ class NodeRegistry:
             info,
             ranks_address=inspection.ranks_address,
             is_staged=is_staged,
-            has_slurm=has_slurm,
+            scheduler=scheduler,
         )
         node_files.write_entry(self._root, entry)
         return entry
@@ -459,3 +457,13 @@ def _keep_address(entry: NodeEntry, inspection: NodeInspection) -> str:
     """Keep the address of the ranks while the node has it: desktops may use other routes."""
     addresses = [i.address for i in inspection.node_info.interfaces]
     return entry.ranks_address if entry.ranks_address in addresses else inspection.ranks_address
+
+
+def _require_login_node(shell: Shell, name: str, scheduler: ClusterScheduler) -> None:
+    if not shell.run((scheduler.submit_command, "--version")).ok:
+        raise BackendError(
+            f"{name} has no {scheduler.submit_command}, so it is not a login node of "
+            f"{scheduler.name}.",
+            f"Give the host on which {scheduler.submit_command} works, or add it as a node without "
+            f"{scheduler.name}.",
+        )

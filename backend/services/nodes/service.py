@@ -37,7 +37,7 @@ from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.history import PastReading
 from backend.records.nodes.reading import Finding, NodeReading, NodeState, Orphan, Presence
 from backend.services.nodes import head_node, ssh_reading
-from backend.services.nodes.head_node import HeadNodeLauncher
+from backend.services.nodes.head_node import HeadNodes
 from backend.services.nodes.registry import NodeRegistry
 from backend.services.tools.training_python import training_error, training_python
 from backend.ssh.interface import Unreachable
@@ -54,7 +54,7 @@ class NodeService:
         self,
         root: OpenRoot,
         cluster: NodeRegistry,
-        heads: HeadNodeLauncher,
+        heads: HeadNodes,
         catalogue: Path | None = None,
         python: Callable[[], str] = training_python,
     ) -> None:
@@ -216,7 +216,7 @@ class NodeService:
         )
 
     def login_site(self, name: str) -> NodePaths | None:
-        """Return the paths on a login node of Slurm; None if it is not set up.
+        """Return the paths on a login node; None if it is not set up.
 
         Raises:
             BackendError: There is no such node.

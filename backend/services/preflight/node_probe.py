@@ -38,8 +38,8 @@ def listen(
     started_s, timer_start = time.time(), time.monotonic()
     listener = {"address": address, "token": token, "visitors": visitors}
     answer = shell.run(
-        _argv(python, "listen", {**listener, "limit_s": limits.total_s + _GRACE_S}),
-        input=_source(),
+        probe_command(python, "listen", {**listener, "limit_s": limits.total_s + _GRACE_S}),
+        input=source(),
         limit_s=limits.listen_s,
     )
     took_s = time.monotonic() - timer_start
@@ -52,20 +52,20 @@ def listen(
 
 def end_listener(shell: Shell, python: str, listener: Request, limits: PreflightLimits) -> None:
     """End the listener on a node, which ends by itself after its last visitor."""
-    shell.run(_argv(python, "dismiss", listener), input=_source(), limit_s=limits.listen_s)
+    shell.run(probe_command(python, "dismiss", listener), input=source(), limit_s=limits.listen_s)
 
 
 def probe_node(shell: Shell, python: str, request: Request) -> dict[str, Any]:
     """Return the replies of one node by probe name, None for late replies."""
     lines: list[str] = []
-    argv, limit_s = _argv(python, "check", request), request["limit_s"] + _GRACE_S
+    argv, limit_s = probe_command(python, "check", request), request["limit_s"] + _GRACE_S
     try:
-        shell.run(argv, input=_source(), limit_s=limit_s, on_line=lines.append)
+        shell.run(argv, input=source(), limit_s=limit_s, on_line=lines.append)
     except Unreachable:
         # A hanging probe may keep the connection open; what it sent before is valid.
         if not lines:
             raise
-    return {result["name"]: result["facts"] for result in _results(lines)}
+    return {result["name"]: result["facts"] for result in results(lines)}
 
 
 def connect_to_peers(
@@ -75,9 +75,10 @@ def connect_to_peers(
     lines: list[str] = []
     # A late login is tried once more.
     limit_s = 2 * (limits.connection_s + 1) + _GRACE_S
-    argv = _argv(python, "meet", {**request, "limit_s": limits.connection_s, "bytes": SAMPLE_BYTES})
-    shell.run(argv, input=_source(), limit_s=limit_s, on_line=lines.append)
-    return list(_results(lines))
+    full_request = {**request, "limit_s": limits.connection_s, "bytes": SAMPLE_BYTES}
+    argv = probe_command(python, "meet", full_request)
+    shell.run(argv, input=source(), limit_s=limit_s, on_line=lines.append)
+    return list(results(lines))
 
 
 def probe_locally(request: Request) -> dict[str, Any]:
@@ -96,16 +97,16 @@ def probe_locally(request: Request) -> dict[str, Any]:
     else:
         out = completed.stdout
     lines = out.decode("utf-8", "replace").splitlines()
-    return {result["name"]: result["facts"] for result in _results(lines)}
+    return {result["name"]: result["facts"] for result in results(lines)}
 
 
 @lru_cache(maxsize=1)
-def _source() -> bytes:
+def source() -> bytes:
     """Return the source, read once: an update during a session must not mix two versions."""
     return _SOURCE.read_bytes()
 
 
-def _results(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+def results(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
     """Yield the JSON results among other output of a remote program."""
     for line in lines:
         try:
@@ -116,5 +117,5 @@ def _results(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
             yield result
 
 
-def _argv(python: str, mode: str, request: Request) -> list[str]:
+def probe_command(python: str, mode: str, request: Request) -> list[str]:
     return [python, "-I", "-", mode, json.dumps(request)]

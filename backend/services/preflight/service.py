@@ -18,7 +18,8 @@ from backend.datastore.queue import files as queue_files
 from backend.node.checks import preflight_probe
 from backend.node.system.process_identity import machine
 from backend.records.jobs.config import JobConfig
-from backend.records.jobs.placement import THIS_COMPUTER
+from backend.records.jobs.placement import THIS_COMPUTER, ClusterPlacement, PlacementError
+from backend.records.jobs.schedulers import scheduler_of
 from backend.records.jobs.script import is_session, session_length_s
 from backend.records.jobs.status import last_status
 from backend.records.library.item import Pin
@@ -31,10 +32,10 @@ from backend.records.nodes.preflight import (
 from backend.records.queue.entry import QueueEntry
 from backend.records.queue.forecast import run_duration_s
 from backend.records.queue.scheduling import Reservation, reservations_of
-from backend.records.slurm.placement import PlacementError, SlurmPlacement
 from backend.services.nodes.provisioning import ProvisioningService
 from backend.services.nodes.registry import NodeRegistry
 from backend.services.preflight import checks, installation, names, storage
+from backend.services.preflight.compute_node import unchecked_finding
 from backend.services.preflight.context import (
     JobPreflight,
     NodePreflight,
@@ -87,13 +88,13 @@ class PreflightService:
         limits: PreflightLimits | None = None,
         needs_torch: Callable[[JobConfig], bool] = lambda config: False,
         data_notes: Callable[[JobConfig], Sequence[str]] = lambda config: (),
-        check_slurm: Callable[[SlurmPlacement], Sequence[PlacementError]] = lambda placement: (),
+        check_cluster: Callable[[ClusterPlacement], Sequence[PlacementError]] = lambda _: (),
     ) -> None:
         """Store the parts.
 
-        For ``forecast_bytes`` see `JobForecaster.needed_bytes`, for ``check_slurm`` `SlurmService`.
+        See `JobForecaster.needed_bytes`, and for ``check_cluster`` `LauncherService.check`.
         """
-        self._check_slurm = check_slurm
+        self._check_cluster = check_cluster
         self._root = root
         self._python = python
         self._forecast_bytes = forecast_bytes
@@ -117,23 +118,29 @@ class PreflightService:
             Cancelled: By ``cancelled``; probes in progress end by themselves.
         """
         config = next_run_config(config)
-        if config.slurm is not None:
-            return self._ask_slurm(config.slurm)
+        if config.allocation is not None:
+            return self._ask_scheduler(config.allocation)
         needed_bytes = self.needed_bytes(config, job_id)
         reservations = self._reservations(config, job_id)
         return PreflightRun(self._context, config, needed_bytes, reservations).run(cancelled)
 
-    def _ask_slurm(self, placement: SlurmPlacement) -> Preflight:
-        """Compare what a job asks of Slurm with the cluster; Slurm checks its nodes itself."""
+    def _ask_scheduler(self, placement: ClusterPlacement) -> Preflight:
+        """Compare what a job asks for with the cluster; its scheduler checks its nodes itself."""
         started_s, nodes = time.monotonic(), (placement.cluster,)
+        scheduler = scheduler_of(placement)
         try:
-            errors = self._check_slurm(placement)
+            errors = self._check_cluster(placement)
         except BackendError as error:
             errors = (PlacementError(error.message, error.remedy),)
         findings = tuple(
-            PreflightFinding(names.SLURM, False, error.message, error.remedy, nodes)
+            PreflightFinding(scheduler.name, False, error.message, error.remedy, nodes)
             for error in errors
-        ) or (PreflightFinding(names.SLURM, True, "Slurm accepts the job.", nodes=nodes),)
+        ) or (
+            *((unchecked_finding(placement.cluster),) if scheduler.checks_nodes else ()),
+            PreflightFinding(
+                scheduler.name, True, f"{scheduler.name} accepts the job.", nodes=nodes
+            ),
+        )
         return Preflight(nodes, findings, time.monotonic() - started_s)
 
     def check_again(

@@ -58,8 +58,8 @@ from backend.records.queue.scheduling import (
     wait_reasons,
 )
 from backend.services.jobs.service import JobService
+from backend.services.nodes.launchers import LauncherService
 from backend.services.nodes.service import NodeService
-from backend.services.nodes.slurm import SlurmService
 from backend.ssh.interface import Unreachable
 
 
@@ -71,14 +71,14 @@ class QueueService:
         root: OpenRoot,
         jobs: JobService,
         nodes: NodeService,
-        slurm: SlurmService,
+        launchers: LauncherService,
         needed_bytes: Callable[[JobConfig, str], int],
         python: str = sys.executable,
     ) -> None:
         self._root = root
         self._jobs = jobs
         self._nodes = nodes
-        self._slurm = slurm
+        self._launchers = launchers
         self._needed_bytes = needed_bytes
         self._python = python
         self._live_runs = LiveRuns(root)
@@ -192,10 +192,9 @@ class QueueService:
         with as_backend_error(f"The job {job_id} could not be removed from the queue"):
             folder = self._fresh_folder(job_id)
             require_right(folder, job_files.read_job(folder).user)
-            was_queued = entry_of(folder) is not None
-            queue_files.leave(self._root, folder)
+            was_queued = self._launchers.launcher(None).leave_queue(folder)
         if not was_queued and self._jobs.queries.show(job_id).state.is_queued:
-            was_queued = self._slurm.leave_queue(job_id)
+            was_queued = self._launchers.leave_queue(folder)
         if was_queued:
             job_files.add_action(folder, "Removed from the queue", reason)
         return self._jobs.queries.show(job_id)

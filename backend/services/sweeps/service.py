@@ -249,8 +249,8 @@ class SweepService:
         progress: Progress | None = None,
         priority: int | None = None,
     ) -> None:
-        """Put a job into the queue of its nodes: the program's own, or that of Slurm."""
-        if view.config.slurm is None:
+        """Put a job into the queue of its nodes: the program's own, or that of a scheduler."""
+        if view.config.allocation is None:
             self._queue.enqueue(view.id, priority, start_over=start_over, progress=progress)
         elif view.run and not start_over:
             self._jobs.lifecycle.resume(view.id, progress=progress)

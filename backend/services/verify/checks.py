@@ -259,7 +259,12 @@ def _check_run_ends(scan: Scan) -> Iterator[CheckFinding]:
             reason = state.unrecorded_end.message
             repair = partial(_record_end, scan, job.folder)
             yield CheckFinding(job.subject, {**values, "why": reason}, repair=repair)
-        elif job.is_live and run_facts.supervision is Supervision.ON_OTHER_HOST and job.file:
+        elif (
+            job.is_live
+            and run_facts.supervision is Supervision.ON_OTHER_HOST
+            and job.file
+            and job.file.config.allocation is None
+        ):
             head = job.file.config.placement[0].node
             if head not in (THIS_COMPUTER, *node_names):
                 reason = f"Its node {sanitize(head)} was removed, and only its agent can record it."

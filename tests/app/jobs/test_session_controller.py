@@ -176,7 +176,7 @@ def test_a_row_of_the_list_knows_a_session() -> None:
     [
         (NodeActionState(), True, True),
         (NodeActionState(Condition.NEW, is_added=True), False, True),
-        (NodeActionState(is_added=True, has_slurm=True), False, True),
+        (NodeActionState(is_added=True, is_login_node=True), False, True),
         (NodeActionState(Condition.OUT_OF_SERVICE, is_added=True), True, False),
     ],
 )

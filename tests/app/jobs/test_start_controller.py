@@ -21,6 +21,7 @@ from backend.records.jobs.placement import Placement
 from backend.records.jobs.view import JobView
 from backend.records.nodes.entry import HostKey, SetUp, SetUpStep, StepState
 from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding
+from backend.services.preflight.compute_node import unchecked_finding
 from backend.services.preflight.service import PreflightFailed
 from backend.ssh.interface import HostKeyUnknown
 from tests.backend.services.preflight.judging import unknown_key
@@ -296,6 +297,29 @@ def test_one_batch_is_tried_where_the_job_would_run(make_controller: Make, qtbot
     assert job_id == "a"
     assert [p.slots for p in placement] == [8, 7]
     assert samples.SOUND.message in visible_texts(dialog)
+
+
+def test_a_compute_node_is_checked_in_a_job_only_at_the_press_of_its_button(
+    make_controller: Make, qtbot: QtBot
+) -> None:
+    warning = unchecked_finding("gpu12")
+    proof = replace(warning, ok=True, message="sn1 starts Python.", is_warning=False, fix=Fix.NONE)
+    submitted_configs: list[JobConfig] = []
+
+    def run(config: JobConfig, preflight: Preflight, progress: Progress) -> Preflight:
+        submitted_configs.append(config)
+        return replace(preflight, findings=(proof,))
+
+    controller, requested = make_controller(warning)
+    controller._services.compute_nodes = SimpleNamespace(run=run)  # type: ignore[misc, assignment]
+    controller.check(requested.request, JOB)
+    dialog = dialog_of(controller)
+    assert submitted_configs == []
+    assert not shows_text(dialog, "Fix all")
+    qtbot.mouseClick(find_button(dialog, "Check in a job"), LEFT_BUTTON)
+    assert submitted_configs == [JOB]
+    assert proof.message in visible_texts(dialog)
+    assert rows(dialog) == []
 
 
 def test_a_package_that_a_batch_lacks_is_installed_on_the_nodes_and_the_batch_tried_again(

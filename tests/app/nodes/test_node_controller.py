@@ -14,8 +14,8 @@ from app.runtime import stale_data
 from backend.base.errors import BackendError
 from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry, SetUp, SetUpStep, StepState
 from backend.records.nodes.history import PastGpu, PastReading
+from backend.records.nodes.partition import Partition, PartitionNode
 from backend.records.nodes.reading import NodeState, Presence
-from backend.records.slurm.cluster import Partition, SlurmNode
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Unreachable
 from tests.widgets.nodes.samples import entry, reading, state
 from tests.windows import (
@@ -54,13 +54,13 @@ class Cluster:
             unavailable_reason=lambda: "This computer has no system keyring."
         )
 
-    def add(self, name, address, *, accept, passphrase, node_data_root, is_staged, has_slurm):
+    def add(self, name, address, *, accept, passphrase, node_data_root, is_staged, scheduler):
         assert not accept(KEY), "only the user accepts"
         self.passphrases.append(passphrase("/key") if passphrase is not None else "")
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        self.entries.append(NodeEntry(name, address, is_staged=is_staged, has_slurm=has_slurm))
+        self.entries.append(NodeEntry(name, address, is_staged=is_staged, scheduler=scheduler))
         return self.entries[-1]
 
     def list(self):
@@ -170,9 +170,9 @@ def test_a_node_that_sees_no_data_root_is_added_as_one(dialog, cluster, controll
 
 def test_a_login_node_of_slurm_is_added_as_one(dialog, cluster, controller, qtbot):
     cluster.answers = [None]
-    dialog.inspection_requested.emit(NodeRequest(ADDRESS, "hpc", has_slurm=True))
+    dialog.inspection_requested.emit(NodeRequest(ADDRESS, "hpc", scheduler="slurm"))
     qtbot.addWidget(visible_window(SetUpDialog))
-    assert [entry.has_slurm for entry in cluster.entries] == [True]
+    assert [entry.scheduler for entry in cluster.entries] == ["slurm"]
 
 
 def test_f55_a_changed_key_has_no_way_in(dialog, cluster):
@@ -374,9 +374,9 @@ def test_s13_the_hours_of_the_nodes_of_an_open_job_are_read_once_in_a_while(
 
 
 def test_the_partitions_of_a_cluster_are_read_when_its_page_is_opened(controller, nodes, page):
-    partitions = (Partition("main", True, True, None, (SlurmNode("n1", "idle"),)),)
-    controller._services.slurm = SimpleNamespace(partitions=lambda name: partitions)
-    login_node = replace(state("hpc"), entry=NodeEntry("hpc", ADDRESS, has_slurm=True))
+    partitions = (Partition("main", True, True, None, (PartitionNode("n1", "idle"),)),)
+    controller._services.launchers = SimpleNamespace(partitions=lambda name: partitions)
+    login_node = replace(state("hpc"), entry=NodeEntry("hpc", ADDRESS, scheduler="slurm"))
     nodes.remote = lambda: (login_node,)
     controller.refresh()
     page.open_node("hpc")

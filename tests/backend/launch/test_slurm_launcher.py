@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from backend.base.errors import BackendError
-from backend.launch.slurm import POLL_S, SlurmCluster, SlurmLauncher, allocation_launch
+from backend.launch.placement import allocation_launch
+from backend.launch.slurm import POLL_S, SlurmCluster, SlurmLauncher
 from backend.node.run import launch_command
-from backend.node.run.slurm_run import Allocation, in_allocation
+from backend.node.run.allocation import in_allocation
+from backend.node.run.slurm_run import Allocation, count_tasks
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.local_files import Files
 from backend.records.jobs.launch import ALLOCATED_DEVICES, Launch, visible_devices
@@ -87,7 +89,7 @@ def launch_of_run(run: Run, placement: SlurmPlacement = PLACEMENT) -> Launch:
 
 
 def number_of(run: Run) -> str:
-    return Submission.from_dict(read_json(run.attempt.slurm)).number
+    return Submission.from_dict(read_json(run.attempt.submission("slurm"))).number
 
 
 def test_a_run_is_submitted_with_its_script_and_its_number_is_kept(
@@ -151,7 +153,7 @@ def test_a_job_of_slurm_that_still_ends_is_not_taken_for_that_of_the_next_run(
     login_node.answers["sbatch"] = lambda: CommandResult(0, "18\n", "")
     run.folder.attempt(2).path.mkdir()
     launcher(login_node).submit(run.folder, replace(launch_of_run(run), run=2))
-    assert Submission.from_dict(read_json(run.folder.attempt(2).slurm)).number == "18"
+    assert Submission.from_dict(read_json(run.folder.attempt(2).submission("slurm"))).number == "18"
 
 
 def test_jobs_of_a_sweep_share_as_many_lanes_as_may_run_at_once(
@@ -262,7 +264,7 @@ def test_the_nodes_of_an_allocation_replace_the_numbered_ones(run: Run) -> None:
     placement = replace(PLACEMENT, gpus=2)
     launch = launch_of_run(run, placement)
     addresses = {"g7": "10.0.0.7", "g9": "10.0.0.9", "g12": "10.0.0.12"}
-    allocated = in_allocation(launch, addresses, "2(x3)")
+    allocated = in_allocation(launch, "Slurm", addresses, count_tasks("2(x3)"))
     assert [(p.rank, p.local_rank, p.node, p.host, p.gpu) for p in allocated.ranks[:3]] == [
         (0, 0, "g7", "10.0.0.7", "slurm:0"),
         (1, 1, "g7", "10.0.0.7", "slurm:1"),
@@ -280,7 +282,7 @@ def test_the_nodes_of_an_allocation_replace_the_numbered_ones(run: Run) -> None:
 def test_an_allocation_of_another_size_is_refused(run: Run, nodes: int, tasks: str) -> None:
     addresses = {f"g{number}": f"10.0.0.{number}" for number in range(nodes)}
     with pytest.raises(BackendError, match="the run needs 3 nodes and 6 processes"):
-        in_allocation(launch_of_run(run), addresses, tasks)
+        in_allocation(launch_of_run(run), "Slurm", addresses, count_tasks(tasks))
 
 
 def test_a_rank_has_the_gpu_that_slurm_gave_to_it() -> None:
@@ -344,5 +346,5 @@ def test_a_run_pauses_if_its_machine_failed_and_slurm_may_queue_it_again(
     monkeypatch.setenv("SLURM_JOB_ID", "17")
     monkeypatch.setenv("SLURM_RESTART_COUNT", str(run_restarts))
     submission = Submission(replace(PLACEMENT, **settings), str(tmp_path / "slurm.log"), "17")
-    replace_json(run.folder.attempt(1).slurm, submission.to_dict())
+    replace_json(run.folder.attempt(1).submission("slurm"), submission.to_dict())
     assert Allocation(run.folder, 1).pause_reason(record) == reason

@@ -18,9 +18,9 @@ from backend.records.jobs.script_help import ScriptHelp, read_help
 from backend.records.jobs.view import JobCheck
 from backend.records.library.item import Kind
 from backend.records.nodes.entry import NodeAddress, NodeEntry
+from backend.records.nodes.partition import Partition, PartitionNode
 from backend.records.nodes.reading import Finding, GpuProcess, NodeState, Presence
 from backend.records.queue.entry import QueueEntry
-from backend.records.slurm.cluster import Partition, SlurmNode
 from backend.records.slurm.placement import SlurmPlacement
 from backend.records.sweeps.values import Axis, parse_axis
 from tests.pictures import lab
@@ -29,7 +29,7 @@ from tests.pictures.screens.library import item
 from tests.pictures.stage import Stage
 from tests.widgets.nodes import samples
 from widgets.jobs.actions.job_questions import queue_question
-from widgets.jobs.form.form_sections import Details
+from widgets.jobs.form.form_layout import Details
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.form.plan_dialog import PlanDialog
@@ -145,8 +145,8 @@ def new_job_plan_too_large(stage: Stage) -> None:
 def new_job_slurm(stage: Stage) -> None:
     """A job for which Slurm chooses the nodes, with its rare settings open."""
     placement = SlurmPlacement("hpc", 4, gpus=4, partition="a100", time_limit_min=720)
-    nodes = tuple(SlurmNode(f"g{n}", "idle", 64, 512_000, {"a100": 4}) for n in range(8))
-    cluster_node = NodeEntry("hpc", NodeAddress("login.example"), has_slurm=True)
+    nodes = tuple(PartitionNode(f"g{n}", "idle", 64, 512_000, {"a100": 4}) for n in range(8))
+    cluster_node = NodeEntry("hpc", NodeAddress("login.example"), scheduler="slurm")
     states = (*lab.nodes(), NodeState("hpc", Presence.ONLINE, entry=cluster_node))
     form = filled_form(stage, states, {**RAW, "placement": [], "slurm": vars(placement)})
     form.show_partitions("hpc", (Partition("a100", True, True, 172_800, nodes),))

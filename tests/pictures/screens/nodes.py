@@ -14,6 +14,7 @@ from backend.records.jobs.ledger import LedgerKey, UsageTable, ledger_rows
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.usage import NodeUsage, RunUsage
 from backend.records.nodes.entry import SetUp, SetUpStep, StepState
+from backend.records.nodes.partition import Partition, PartitionNode
 from backend.records.nodes.provisioning_options import SetUpOptions
 from backend.records.nodes.reading import (
     WARN,
@@ -24,7 +25,6 @@ from backend.records.nodes.reading import (
     Presence,
 )
 from backend.records.queue.entry import Queue, QueuedJob, QueueEntry
-from backend.records.slurm.cluster import Partition, SlurmNode
 from tests.pictures import lab
 from tests.pictures.gallery import EVERY, LARGE, LARGE_SMALL, SMALL, SMALLEST, screen
 from tests.pictures.stage import Stage
@@ -212,10 +212,10 @@ def node_detail_ecc(stage: Stage) -> None:
 def node_detail_slurm(stage: Stage) -> None:
     """The login node of a cluster with its partitions."""
     state = samples.state("hpc", "ours", 0)
-    entry = replace(samples.entry("hpc"), has_slurm=True)
+    entry = replace(samples.entry("hpc"), scheduler="slurm")
     nodes = (
-        SlurmNode("g1", "mixed", gpus={"a100": 4}, used_gpus={"a100": 1}),
-        SlurmNode("g2", "drained", gpus={"a100": 4}, reason="fan 3 is broken"),
+        PartitionNode("g1", "mixed", gpus={"a100": 4}, used_gpus={"a100": 1}),
+        PartitionNode("g2", "drained", gpus={"a100": 4}, reason="fan 3 is broken", is_usable=False),
     )
     page = _nodes(stage, (replace(state, entry=entry), *lab.nodes()))
     page.open_node("hpc")

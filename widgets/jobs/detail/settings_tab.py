@@ -21,7 +21,7 @@ from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import PAGE_MARGIN, S2, S3, S4, S6
 from widgets.common.throttle import is_on_hidden_page
-from widgets.jobs.form.form_sections import SECTION_W
+from widgets.jobs.form.form_layout import SECTION_W
 
 _TEXT_MARGIN, _MIN_H, _EDGES = 44, 120, 6
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from PySide6.QtCore import QCoreApplication, QEvent, QSize, Qt, QTimer, Signal, Slot
-from PySide6.QtWidgets import QGridLayout, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtWidgets import QWidget
 
 from backend.records.jobs.config import (
     DEFAULT_OPTIMIZERS,
@@ -16,8 +16,9 @@ from backend.records.jobs.config import (
     default_scaling,
 )
 from backend.records.jobs.metric_names import usual_mode
+from backend.records.jobs.schedulers import SCHEDULERS
 from backend.records.jobs.script import USUAL_CHECKPOINTS
-from backend.records.jobs.setting import HOW_SECTION, KEEP_SECTION, WHAT_SECTION, WHERE_SECTION
+from backend.records.jobs.setting import HOW_SECTION, KEEP_SECTION, WHAT_SECTION
 from backend.records.jobs.settings import (
     OPTIONS,
     SETTINGS,
@@ -27,16 +28,17 @@ from backend.records.jobs.settings import (
     value_at,
     value_label,
 )
-from backend.records.slurm.cluster import Partition
-from widgets.common import formats
+from backend.records.nodes.partition import Partition
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import Card
 from widgets.common.fields import ComboBox, ErrorLine, Field, LineEdit, align_with_field
 from widgets.common.labels import Label
-from widgets.common.layout import STRETCH, Item, col, row
-from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, S1, S2, S3, S4
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, S1, S2, S3
 from widgets.jobs.form.argument_fields import ArgumentFields
+from widgets.jobs.form.cluster_fields import ClusterFields
+from widgets.jobs.form.form_layout import COLUMNS, Details, grid, lay_out, line, section
 from widgets.jobs.form.job_fields import JobFields
 from widgets.jobs.form.load_dialog import TemplateStrip
 from widgets.jobs.form.strategy_note import StrategyView
@@ -45,8 +47,6 @@ from widgets.jobs.form.trial_status import TrialLine
 from widgets.jobs.placement.placement_picker import PlacementPicker
 from widgets.library.page_texts import GALLERY_ICON
 
-SECTION_W = 64
-_COLUMNS = 4
 _DEFAULT_METRIC = CheckpointPolicy.best_metric
 
 
@@ -59,7 +59,6 @@ def _rare_settings(section: str, *, script: bool = False) -> tuple[str, ...]:
 
 
 _RARE_HOW = _rare_settings(HOW_SECTION)
-_RARE_WHERE = _rare_settings(WHERE_SECTION)
 _LOST_NODE_KEYS = ("nodes", "shrink", "at_least", "scaling", "grow", "silent_limit_s")
 _FAILURE, _GIVE_WAY = "If a machine fails", label("gives_way")
 _KEEP_GROUPS = {
@@ -145,7 +144,7 @@ class FormSections(QWidget):
         self._keep_groups: dict[str, QWidget] = {}
         self._error_lines: dict[Field, ErrorLine] = {}
         self._shown_settings: dict[str, tuple[str, ...]] = dict.fromkeys(OPTIONS, ())
-        self._settings_grid = _grid()
+        self._settings_grid = grid()
         what_card, self._how_card, self._keep_card = (
             self._make_what_card(),
             self._make_how_card(),
@@ -191,7 +190,7 @@ class FormSections(QWidget):
         for details in (
             self._how_details,
             self._keep_details,
-            self._slurm_details,
+            *(cluster.details for cluster in self._clusters),
             self._script_details,
             self._validation_details,
         ):
@@ -289,9 +288,9 @@ class FormSections(QWidget):
         strategy = self._shown_settings["strategy"]
         self._fields.field("strategy.lr_scaling").setVisible("strategy.servers" not in strategy)
         paths = (*self._shown_settings["optimizer"], *_RARE_HOW, *self._shown_settings["schedule"])
-        _lay_out(self._settings_grid, *(self._fields.field(path) for path in strategy))
-        row_count = -(-len(strategy) // _COLUMNS)
-        _lay_out(
+        lay_out(self._settings_grid, *(self._fields.field(path) for path in strategy))
+        row_count = -(-len(strategy) // COLUMNS)
+        lay_out(
             self._settings_grid, *(self._fields.field(path) for path in paths), first_row=row_count
         )
 
@@ -302,7 +301,7 @@ class FormSections(QWidget):
         )
         model, script = f.part("model"), f.part("script")
         self._gallery_holder = align_with_field(self.gallery)
-        first_line = _line(
+        first_line = line(
             *((f.make("name", ""), 0), (self._job_kind_field, 0), (model, 0), (script, 0)),
             (self._gallery_holder, 0),
         )
@@ -310,13 +309,13 @@ class FormSections(QWidget):
         validation_fields = f.pick("validation_dataset"), f.pick("validation_loader")
         validation.fill(row(*((field, 1) for field in validation_fields)))
         data_errors = ErrorLine()
-        data_line = _line(
+        data_line = line(
             *((f.part("dataset"), 0), (f.part("loader"), 0), (f.start_from("start_from"), 0)),
             error_line=data_errors,
         )
         data_errors.attach_fields(*validation_fields)
         self._arguments = QWidget()
-        arguments = _line(
+        arguments = line(
             (f.make("arguments", "such as --data {dataset} --out {output}"), 6),
             (f.make("resume_arguments", "such as --resume {checkpoint}"), 4),
             details=self._script_details,
@@ -328,7 +327,7 @@ class FormSections(QWidget):
         rare_paths = ("entry", "processes_per", *_RARE_SCRIPT)
         rare_fields = [f.make(path, _PLACEHOLDERS.get(path)) for path in rare_paths]
         script_errors.attach_fields(*rare_fields)
-        self._script_details.fill(_grid(*rare_fields))
+        self._script_details.fill(grid(*rare_fields))
         return section(
             "What",
             first_line,
@@ -383,76 +382,53 @@ class FormSections(QWidget):
         for path in ("checkpoint.keep_latest", "checkpoint.keep_best"):
             self._fields.field(path).setVisible(bool(removes))
 
-    def offer_clusters(self, names: Sequence[str]) -> None:
-        """Offer clusters in which Slurm chooses the nodes."""
-        options = (("", "Chosen nodes"), *((name, f"{name}, by Slurm") for name in names))
-        self._fields.set_options("slurm.cluster", options)
+    def offer_clusters(self, schedulers: Mapping[str, str]) -> None:
+        """Offer clusters, by name, with the key of the scheduler that chooses the nodes."""
+        for cluster in self._clusters:
+            cluster.offer([name for name, key in schedulers.items() if key == cluster.key])
         self.fit_cluster()
 
-    def show_partitions(self, cluster: str, partitions: Sequence[Partition]) -> None:
+    def show_partitions(self, name: str, partitions: Sequence[Partition]) -> None:
         """Offer the partitions of the chosen cluster."""
-        if cluster == self.cluster():
-            options = ((p.name, _partition_label(p)) for p in partitions)
-            self._fields.set_options("slurm.partition", (("", "its default"), *options))
+        for cluster in self._clusters:
+            cluster.show_partitions(name, partitions)
 
     def cluster(self) -> str:
         """Return the chosen cluster, "" for a job on chosen nodes."""
-        return self._fields.key("slurm.cluster")
+        return next((c.chosen() for c in self._clusters if c.chosen()), "")
+
+    def unused_tables(self) -> tuple[str, ...]:
+        """Return the tables of the job file for clusters of which none is chosen."""
+        return tuple(cluster.key for cluster in self._clusters if not cluster.chosen())
 
     @Slot()
     def fit_cluster(self) -> None:
-        """Show what a job asks of Slurm in place of the nodes, if a cluster is chosen."""
-        cluster = self.cluster()
-        control = self._fields.field("slurm.cluster").control
-        self._clusters.setVisible(isinstance(control, ComboBox) and control.count() > 1)
-        self.picker.setVisible(not cluster)
-        for widget in (self._fields.field("slurm.partition"), self._slurm_fields):
-            widget.setVisible(bool(cluster))
-        if not cluster:
-            self._slurm_details.hide()
-        if cluster != self._asked_cluster:
-            self._asked_cluster = cluster
-            if cluster:
-                self.partitions_requested.emit(cluster)
+        """Show what a job asks of a scheduler in place of the nodes, if a cluster is chosen."""
+        for cluster in self._clusters:
+            cluster.fit()
+        name = self.cluster()
+        self.picker.setVisible(not name)
+        if name != self._asked_cluster:
+            self._asked_cluster = name
+            if name:
+                self.partitions_requested.emit(name)
 
     def _make_where_card(self) -> Card:
-        f = self._fields
-        cluster = f.pick("slurm.cluster", ("", "Chosen nodes"))
-        partition = f.pick("slurm.partition", ("", "its default"))
-        self._slurm_details = Details("Kind of GPU, account, constraints and options of sbatch")
-        error_line = ErrorLine()
-        self._clusters, self._slurm_fields = QWidget(), QWidget()
-        self._clusters.setLayout(_line((cluster, 4), (partition, 5)))
-        self._slurm_fields.setLayout(
-            _line(
-                (f.make("slurm.nodes"), 5),
-                (f.make("slurm.gpus"), 4),
-                (f.make("slurm.processes"), 4),
-                (f.make("slurm.time_limit_min", "the longest"), 5),
-                (f.make("slurm.continues"), 5),
-                details=self._slurm_details,
-                error_line=error_line,
-            )
-        )
-        rare_fields = [f.make(path, "") for path in _RARE_WHERE]
-        error_line.attach_fields(*rare_fields)
-        self._slurm_details.fill(_grid(*rare_fields))
-        if isinstance(cluster.control, ComboBox):
-            cluster.control.currentIndexChanged.connect(self.fit_cluster)
-        return section(
-            "Where", self._clusters, self.picker, self._slurm_fields, self._slurm_details
-        )
+        self._clusters = [ClusterFields(self._fields, s) for s in SCHEDULERS.values()]
+        for cluster in self._clusters:
+            cluster.changed.connect(self.fit_cluster)
+        return section("Where", *self._clusters, self.picker)
 
     def _make_how_card(self) -> Card:
         f = self._fields
-        first_line = _line(
+        first_line = line(
             (f.make("epochs", ""), 15),
             (f.make("batch_size", ""), 23),
             (f.make("optimizer.name"), 36),
             (f.make("optimizer.lr", ""), 18),
             (f.make("strategy.lr_scaling"), 26),
         )
-        second_line = _line(
+        second_line = line(
             (f.make("schedule.name"), 5),
             (f.make("schedule.warmup_epochs"), 4),
             (f.pick("strategy.name", ("", "")), 11),
@@ -467,7 +443,7 @@ class FormSections(QWidget):
 
     def _make_keep_card(self) -> Card:
         f = self._fields
-        common_line = _line(
+        common_line = line(
             (f.make("checkpoint.every_epochs"), 10),
             (f.make("checkpoint.keep_latest"), 7),
             (f.make("checkpoint.keep_best"), 7),
@@ -482,7 +458,7 @@ class FormSections(QWidget):
             error_line = ErrorLine()
             self._error_lines |= dict.fromkeys(fields, error_line)
             group = self._keep_groups[title] = QWidget()
-            group.setLayout(col(Label(title, "strong"), _grid(*fields), error_line, gap=S1))
+            group.setLayout(col(Label(title, "strong"), grid(*fields), error_line, gap=S1))
         self._keep_details.fill(*self._keep_groups.values())
         self._keep_details.toggled.connect(self._place_errors)
         self._place_errors()
@@ -492,8 +468,8 @@ class FormSections(QWidget):
     def _place_errors(self) -> None:
         """Show the errors of a group below the group, or of folded details above them."""
         for field, group_line in self._error_lines.items():
-            for line in (group_line, self._keep_errors):
-                line.remove_field(field)
+            for error_line in (group_line, self._keep_errors):
+                error_line.remove_field(field)
             (self._keep_errors if self._keep_details.isHidden() else group_line).attach_fields(
                 field
             )
@@ -529,111 +505,3 @@ class FormSections(QWidget):
             mode = usual_mode(str(policy.get("best_metric", _DEFAULT_METRIC)))
             label = f"{value_label('checkpoint.best_mode', mode)} (default)"
             control.setItemText(0, label if mode else "choose…")
-
-
-def section(name: str, *items: Any, tool: QWidget | None = None) -> Card:
-    """Return a card of the form with its name on the left, and a button below the name."""
-    head = Label(name, "heading")
-    head.setFixedWidth(SECTION_W)
-    body = col(*items, gap=0)
-    return Card(row(col(head, tool, STRETCH, gap=S1), (body, 1), gap=S3), margins=(S4, S2, S4, S1))
-
-
-def _partition_label(partition: Partition) -> str:
-    limit_s = partition.time_limit_s
-    parts = (
-        partition.name if partition.is_up else f"{partition.name}, down",
-        "no limit" if limit_s is None else formats.duration(limit_s),
-        partition.gpu_label or formats.plural(len(partition.nodes), "node"),
-    )
-    return " · ".join(parts)
-
-
-def _line(
-    *fields: tuple[QWidget, int],
-    details: Details | None = None,
-    error_line: ErrorLine | None = None,
-) -> QVBoxLayout:
-    """Return fields side by side, with a line for their errors below."""
-    line = error_line or ErrorLine()
-    line.attach_fields(*(field for field, _ in fields if isinstance(field, Field)))
-    button = align_with_field(details.button) if details is not None else None
-    return col(row(*fields, button, gap=S2, top=True), line, gap=0)
-
-
-def _grid(*fields: Field) -> QGridLayout:
-    """Return a grid with rows of fields."""
-    grid = QGridLayout()
-    grid.setHorizontalSpacing(S2)
-    for column in range(_COLUMNS):
-        grid.setColumnStretch(column, 1)
-    _lay_out(grid, *fields)
-    return grid
-
-
-def _lay_out(grid: QGridLayout, *fields: Field, first_row: int = 0) -> None:
-    """Place fields in rows, from ``first_row`` on."""
-    for index, field in enumerate(fields, first_row * _COLUMNS):
-        grid.addWidget(field, *divmod(index, _COLUMNS), Qt.AlignmentFlag.AlignTop)
-
-
-class _DetailsButton(Button):
-    """As wide with its second text, "Less", as with its first."""
-
-    def __init__(self, text: str, **options: Any) -> None:
-        super().__init__(text, **options)
-        self._first_text = text
-
-    def sizeHint(self) -> QSize:
-        hint, metrics = super().sizeHint(), self.fontMetrics()
-        spare_w = metrics.horizontalAdvance(self._first_text)
-        spare_w -= metrics.horizontalAdvance(self.text())
-        return hint + QSize(spare_w, 0)
-
-
-class Details(QWidget):
-    """A section of rarely changed fields, hidden until its button is pressed.
-
-    Attributes:
-        button: The button; the owner places it.
-
-    Signals:
-        toggled: The section was opened or folded.
-    """
-
-    toggled = Signal()
-
-    def __init__(self, tip: str, text: str = "") -> None:
-        """Make the section. ``text``: of the button, if it is not More and then Less."""
-        super().__init__()
-        self._texts = (text, text) if text else ("More", "Less")
-        self.button = _DetailsButton(self._texts[0], kind="quiet", icon="caret-down", tip=tip)
-        self.button.clicked.connect(self._toggle)
-        self.hide()
-
-    def fill(self, *lines: Item) -> None:
-        self.setLayout(col(*lines, gap=S2, margins=(0, 0, 0, S2)))
-
-    def open(self) -> None:
-        if self.isHidden():
-            self._toggle()
-
-    @Slot()
-    def _toggle(self) -> None:
-        self.setVisible(self.isHidden())
-        is_open = not self.isHidden()
-        self.button.setText(self._texts[is_open])
-        self.button.set_icon("caret-up" if is_open else "caret-down")
-        self.toggled.emit()
-        if is_open:
-            # The page gets its new height with the next layout.
-            QTimer.singleShot(0, self, self._scroll_into_view)
-
-    @Slot()
-    def _scroll_into_view(self) -> None:
-        QCoreApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest)
-        page = self.parentWidget()
-        while page is not None and not isinstance(page, QScrollArea):
-            page = page.parentWidget()
-        if page is not None:
-            page.ensureWidgetVisible(self, 0, S4)

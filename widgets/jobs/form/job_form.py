@@ -23,8 +23,8 @@ from backend.records.jobs.settings import SETTINGS
 from backend.records.jobs.template import Template
 from backend.records.jobs.view import GPU_CHECK, NODE_CHECK, JobCheck, JobView
 from backend.records.library.item import LibraryItem
+from backend.records.nodes.partition import Partition
 from backend.records.nodes.reading import Finding, NodeState
-from backend.records.slurm.cluster import Partition
 from backend.records.sweeps.values import axis_text
 from widgets.common import formats
 from widgets.common.buttons import Button
@@ -78,7 +78,7 @@ class JobForm(QWidget):
         help_cancelled: Stop reading.
         rate_requested: Search for the learning rate; answer with `choose_settings`.
         plan_requested: Measure the needs of the job; answer with `choose_settings`.
-        partitions_requested: The name of a Slurm cluster; answer with `show_partitions`.
+        partitions_requested: The name of a cluster; answer with `show_partitions`.
         gallery_requested: Choose a model from the gallery; answer with `choose_model`.
         picture_requested: A file name, and the bytes to save.
     """
@@ -199,7 +199,7 @@ class JobForm(QWidget):
         self._fields.set_options("dataset", empty_options + self._datasets)
 
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
-        clusters = [s.name for s in states if s.entry is not None and s.entry.has_slurm]
+        clusters = {s.name: s.entry.scheduler for s in states if s.entry and s.entry.scheduler}
         self._sections.offer_clusters(clusters)
         self._picker.show_nodes(tuple(s for s in states if s.name not in clusters))
 
@@ -396,10 +396,10 @@ class JobForm(QWidget):
                 key: value for key, value in other_settings.items() if key != "early_stop"
             }
         raw = merge_settings(other_settings, fields)
-        if not self._sections.cluster():
-            raw.pop("slurm", None)
-            if placement := self._picker.value():
-                raw[_PLACEMENT] = placement
+        for table in self._sections.unused_tables():
+            raw.pop(table, None)
+        if not self._sections.cluster() and (placement := self._picker.value()):
+            raw[_PLACEMENT] = placement
         axes = self._fields.swept.axes()
         draws, search = (self._sweep.draws(), self._sweep.search()) if axes else (None, None)
         origin = self._current_origin(raw)
@@ -567,7 +567,7 @@ class JobForm(QWidget):
         self._foot.show_figures(check, " ".join(self._error_messages))
 
     def _may_queue(self) -> bool:
-        """Return whether Queue is another way than Start: a sweep and Slurm have a queue anyway."""
+        """Return whether Queue is another way than Start: sweeps and clusters have a queue."""
         return not (self._fields.swept.axes() or self._sections.cluster())
 
     def _result_of(self, check: JobCheck, is_sweep: bool) -> tuple[str, str, ColorRole]:

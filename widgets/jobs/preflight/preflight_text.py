@@ -25,6 +25,7 @@ _TEXTS = {
     Fix.SHARE_JOBS: ("Allow nodes to write", "nodes may write now", ""),
     Fix.PUT_INTO_SERVICE: ("Put into service", "is in service again", ""),
     Fix.ACCEPT_HOST_KEY: ("Compare the key…", "its host key was accepted", ""),
+    Fix.CHECK_COMPUTE_NODE: ("Check in a job", "a compute node was checked", ""),
     Fix.LEAVE_OUT: ("Leave out", "is left out of this job", ""),
     Fix.TAKE_FREE_GPUS: ("Use a free GPU", "another GPU is used", ""),
     Fix.FIT_PROCESSES: ("", "fewer processes will start", ""),

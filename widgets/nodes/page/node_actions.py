@@ -26,7 +26,7 @@ class NodeActionState:
     condition: Condition = Condition.WELL
     is_added: bool = False
     is_checking: bool = False
-    has_slurm: bool = False
+    is_login_node: bool = False
 
     @property
     def is_new(self) -> bool:
@@ -44,7 +44,7 @@ SESSION = NodeAction(
     "Session…",
     "browser",
     tip="Work on this node in JupyterLab, on GPUs that you choose",
-    is_offered=lambda state: not state.is_new and not state.has_slurm,
+    is_offered=lambda state: not state.is_new and not state.is_login_node,
     is_enabled=lambda state: not state.is_out_of_service,
 )
 CHECK = NodeAction(

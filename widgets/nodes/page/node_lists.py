@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QWidget
 
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.jobs.view import JobView
+from backend.records.nodes.partition import Partition
 from backend.records.nodes.reading import (
     Finding,
     GpuProcess,
@@ -23,7 +24,6 @@ from backend.records.nodes.reading import (
     Orphan,
     short_command,
 )
-from backend.records.slurm.cluster import Partition
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, Separator
@@ -223,7 +223,7 @@ def process_label(orphan: Orphan) -> str:
 
 
 class PartitionsCard(Card):
-    """The partitions of a Slurm cluster: limit, free GPUs, and the nodes that are out of use."""
+    """The partitions of a cluster: limit, free GPUs, and the nodes that are out of use."""
 
     def __init__(self) -> None:
         self._rows = col(gap=S2)

@@ -13,9 +13,9 @@ from PySide6.QtWidgets import QGridLayout, QWidget
 
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.jobs.view import JobView
+from backend.records.nodes.partition import Partition
 from backend.records.nodes.reading import Finding, NodeReading, NodeState, Orphan, Presence
 from backend.records.queue.entry import Queue
-from backend.records.slurm.cluster import Partition
 from widgets.common import formats
 from widgets.common.actions import MoreButton, fill_menu
 from widgets.common.banner import Banner
@@ -213,7 +213,7 @@ class NodePage(QWidget):
         self._findings_card.show_orphans(orphans, ending_processes, self._jobs)
 
     def show_partitions(self, partitions: tuple[Partition, ...]) -> None:
-        """Show the partitions of the Slurm cluster behind this login node."""
+        """Show the partitions of the cluster behind this login node."""
         self._partitions_card.show_partitions(partitions)
 
     def show_processes(self) -> None:
@@ -314,10 +314,10 @@ class NodePage(QWidget):
         self._condition_icon.setVisible(condition is not Condition.WELL)
         self._condition_icon.set_icon(condition.icon, condition.color_role)
         entry = state.entry
-        has_slurm = entry is not None and entry.has_slurm
+        is_login_node = entry is not None and bool(entry.scheduler)
         is_checking = self._action_state.is_checking
         self._show_actions(
-            NodeActionState(condition, entry is not None, is_checking, has_slurm=has_slurm)
+            NodeActionState(condition, entry is not None, is_checking, is_login_node=is_login_node)
         )
 
     def _reset(self, state: NodeState) -> None:

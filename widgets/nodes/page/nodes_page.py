@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QWidget
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.jobs.view import JobView
 from backend.records.nodes.entry import SetUp
+from backend.records.nodes.partition import Partition
 from backend.records.nodes.reading import (
     Finding,
     NodeState,
@@ -21,7 +22,6 @@ from backend.records.nodes.reading import (
     bad_gpu_uuids,
     problems_by_gpu,
 )
-from backend.records.slurm.cluster import Partition
 from widgets.common import formats
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button, IconButton, SegmentedControl
@@ -212,7 +212,7 @@ class NodesPage(QWidget):
                 self.detail.show_extended_history()
 
     def show_partitions(self, name: str, partitions: tuple[Partition, ...]) -> None:
-        """Take the partitions of the Slurm cluster behind a node."""
+        """Take the partitions of the cluster behind a node."""
         if self.detail.node == name:
             self.detail.show_partitions(partitions)
 

@@ -14,6 +14,7 @@ from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from backend.records.base.validation import name_error
+from backend.records.jobs.schedulers import SCHEDULERS
 from backend.records.nodes.entry import HostKey, NodeAddress
 from backend.records.nodes.provisioning_options import SHARED, SetUpOptions
 from widgets.common.buttons import Button, IconButton, Switch
@@ -69,7 +70,7 @@ class NodeRequest:
     name: str
     data_root: str = ""
     no_share: bool = False
-    has_slurm: bool = False
+    scheduler: str = ""
 
 
 class AddNodeDialog(Dialog):
@@ -200,9 +201,13 @@ class AddNodeDialog(Dialog):
         self._fields["port"].setFixedWidth(_PORT_W)
         self.no_share = Switch("This node cannot access the data root: copy files over SSH")
         self.no_share.toggled.connect(self._fit_shared)
-        self.has_slurm = Switch("This is the login node of a Slurm cluster: Slurm starts the jobs")
-        self.has_slurm.toggled.connect(self._fit_shared)
-        switches = (self.no_share, self.has_slurm, self.choices)
+        self.scheduler_switches = {
+            key: Switch(f"This is the login node of a {s.name} cluster: {s.name} starts the jobs")
+            for key, s in SCHEDULERS.items()
+        }
+        for switch in self.scheduler_switches.values():
+            switch.toggled.connect(self._fit_shared)
+        switches = (self.no_share, *self.scheduler_switches.values(), self.choices)
         rare_fields = [self._fields[key] for key in _RARE_FIELDS]
         self._rare_parts = (*rare_fields, *switches)
         for part in self._rare_parts:
@@ -278,7 +283,7 @@ class AddNodeDialog(Dialog):
             error = errors[key] if self._edits[key].text() else ""
             field.set_error(self._refusals.get(key, "") or error)
         is_idle = not self._is_connecting
-        no_share, has_slurm = self.no_share.isChecked(), self.has_slurm.isChecked()
+        no_share, scheduler = self.no_share.isChecked(), self._scheduler()
         for part in (
             *self._fields.values(),
             self._key_file_button,
@@ -287,8 +292,9 @@ class AddNodeDialog(Dialog):
         ):
             part.setEnabled(is_idle)
         self._fields["data_root"].setEnabled(is_idle and not no_share)
-        self.no_share.setEnabled(is_idle and not has_slurm)
-        self.has_slurm.setEnabled(is_idle and not no_share)
+        self.no_share.setEnabled(is_idle and not scheduler)
+        for key, switch in self.scheduler_switches.items():
+            switch.setEnabled(is_idle and not no_share and scheduler in ("", key))
         self._connect_button.setEnabled(is_idle and not any(errors.values()))
 
     def _show_rare_fields(self, is_visible: bool) -> None:
@@ -299,13 +305,16 @@ class AddNodeDialog(Dialog):
         self._more_button.setText("Less" if is_visible else "More")
         self._more_button.set_icon("caret-up" if is_visible else "caret-down")
 
+    def _scheduler(self) -> str:
+        return next((key for key, s in self.scheduler_switches.items() if s.isChecked()), "")
+
     @Slot()
     def _fit_shared(self) -> None:
-        """Show that the environment is on the data root for Slurm, and not where none is seen."""
-        no_share, has_slurm = self.no_share.isChecked(), self.has_slurm.isChecked()
+        """Show that a cluster's environment is on the data root, and not where none is seen."""
+        no_share, is_login_node = self.no_share.isChecked(), bool(self._scheduler())
         shared_switch = self.choices.switch(SHARED)
-        shared_switch.setChecked(has_slurm or (shared_switch.isChecked() and not no_share))
-        shared_switch.setEnabled(not no_share and not has_slurm)
+        shared_switch.setChecked(is_login_node or (shared_switch.isChecked() and not no_share))
+        shared_switch.setEnabled(not no_share and not is_login_node)
         self._check_fields()
 
     @Slot()
@@ -329,8 +338,8 @@ class AddNodeDialog(Dialog):
         self.show_progress(f"Connecting to {address.host}")
         no_share = self.no_share.isChecked()
         data_root = "" if no_share else self._text("data_root")
-        name, has_slurm = self._text("name"), self.has_slurm.isChecked()
-        self.inspection_requested.emit(NodeRequest(address, name, data_root, no_share, has_slurm))
+        request = NodeRequest(address, self._text("name"), data_root, no_share, self._scheduler())
+        self.inspection_requested.emit(request)
 
     @Slot()
     def _cancel_or_close(self) -> None:

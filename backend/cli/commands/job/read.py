@@ -104,7 +104,7 @@ def _properties(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
         (
             "Placement",
             ", ".join(f"{p.node}: {', '.join(p.gpus) or p.processes}" for p in config.placement)
-            if config.slurm is None
+            if config.allocation is None
             else "",
         ),
         ("Tags", ", ".join(view.tags)),

@@ -15,7 +15,7 @@ from backend.cli.session import Session
 from backend.records.jobs.placement import node_label
 from backend.records.jobs.settings import CHANGEABLE
 from backend.records.jobs.view import JobView
-from backend.records.nodes.preflight import Preflight, PreflightFinding, TrialResult
+from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding, TrialResult
 from backend.records.queue.entry import FORMS, QueuedJob
 from backend.records.sweeps.values import field_kind, typed_value
 from backend.services.context.container import Services
@@ -181,6 +181,7 @@ def preflight(
     *,
     canary: Annotated[bool, "then train one batch on its nodes as a test"] = False,
     fix: Annotated[bool, "fix what can be fixed, and check again"] = False,
+    compute_node: Annotated[bool, "also check a compute node, in a job of Slurm"] = False,
 ) -> Answer:
     """Find what prevents a job from starting, and how to fix it."""
     services = session.services
@@ -188,6 +189,8 @@ def preflight(
     result = services.preflight.run(config, id)
     if fix and fix_findings(services, result, session.asks):
         result = services.preflight.run(config, id)
+    if compute_node and any(f.fix is Fix.CHECK_COMPUTE_NODE for f in result.findings):
+        result = services.compute_nodes.run(config, result, session.progress)
     trial = services.trial_runs.run(id) if canary and result.succeeded else None
     return Answer(
         {**result.to_dict(), "canary": trial},
@@ -226,10 +229,13 @@ def _print(set_up: SetUp) -> None:
 
 
 def preflight_lines(result: Preflight) -> Iterator[str]:
+    from backend.services.preflight.names import COMPUTE_NODE
+
     for finding in result.findings:
         if not finding.ok:
             yield from _finding_lines(finding)
     passed_checks = [finding.check for finding in result.findings if finding.ok]
+    yield from (f"ok     {f.message}" for f in result.findings if f.ok and f.check == COMPUTE_NODE)
     yield f"{len(passed_checks)} passed: {', '.join(passed_checks)}"
     if result.unchecked:
         yield result.unchecked_message

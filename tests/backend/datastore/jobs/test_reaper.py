@@ -80,7 +80,10 @@ def test_a_run_may_wait_in_the_queue_of_slurm_only_if_slurm_has_it(
 ) -> None:
     folder.attempt(1).supervisor.unlink()
     replace_json(folder.status, RunStatus(JobState.STARTING, run=1).to_dict())
-    replace_json(folder.attempt(1).slurm, Submission(SlurmPlacement("hpc"), "", number).to_dict())
+    replace_json(
+        folder.attempt(1).submission("slurm"),
+        Submission(SlurmPlacement("hpc"), "", number).to_dict(),
+    )
     disk = Aged()
     disk.age_s = 200
     assert reap(OpenJob(folder.path, disk)) is reason

@@ -30,10 +30,9 @@ from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.history import Block, HistoryUpdate, RunStart, encode
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RunExit, RunStatus
+from backend.records.jobs.status import Condition, RunExit, RunStatus
 from backend.records.jobs.stop_request import stop_requested
 from backend.records.queue.entry import QueueEntry
-from backend.records.slurm.job import Condition
 from backend.records.slurm.placement import SlurmPlacement
 from backend.records.slurm.submission import Submission
 from tests.backend.node.queue.test_retry import make_launch
@@ -243,8 +242,10 @@ def test_a_job_that_slurm_queued_again_is_paused_while_slurm_says_nothing_new(
 ) -> None:
     run_exit = RunExit(1, JobState.INTERRUPTED, "", pause="Its limit is near.")
     replace_json(folder.attempt(1).exit, run_exit.to_dict())
-    replace_json(folder.attempt(1).slurm, Submission(SlurmPlacement("hpc"), "", "17").to_dict())
-    reader = RunStateReader(folder, slurm_condition=lambda _folder, _run: last_answer)
+    replace_json(
+        folder.attempt(1).submission("slurm"), Submission(SlurmPlacement("hpc"), "", "17").to_dict()
+    )
+    reader = RunStateReader(folder, submitted_condition=lambda _folder, _run: last_answer)
     status = reader.read().status
     assert (status.state, status.message) == (JobState.PAUSED, "Its limit is near.")
 

@@ -17,7 +17,7 @@ from backend.records.base.layout import RUN_VARIABLE, DataRoot
 from backend.records.base.timestamps import stamp
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.job_file import parse_job
-from backend.records.jobs.launch import Launch, Launcher, rank_plans
+from backend.records.jobs.launch import Launch, RankLauncher, rank_plans
 from backend.records.jobs.placement import Placement
 from tests.integration.tiny import raw_job
 
@@ -49,7 +49,7 @@ def launch(folder: Path, config: JobConfig, run: int) -> Launch:
         python="/env/bin/python",
         job_folder=str(folder),
         code_root="/code",
-        launcher=Launcher("/usr/bin/mpirun", networks="10.0.0.0/24"),
+        launcher=RankLauncher("/usr/bin/mpirun", networks="10.0.0.0/24"),
         ssh_config="/data/ssh_config",
     )
 

@@ -18,7 +18,7 @@ from backend.launch.placement import require_capacity, this_computer
 from backend.node.run.launch_command import command, environment, shell_line
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.job_file import parse_job
-from backend.records.jobs.launch import Launch, Launcher, RankPlan, rank_plans
+from backend.records.jobs.launch import Launch, RankLauncher, RankPlan, rank_plans
 
 HOSTS = {"this-computer": "127.0.0.1", "a": "10.77.0.1", "b": "10.77.0.2"}
 GUARD = (
@@ -51,7 +51,7 @@ def job(placement: Sequence[dict[str, Any]], **settings: Any) -> JobConfig:
 
 
 def launch_of(config: JobConfig, hosts: Mapping[str, str] = HOSTS, **changes: Any) -> Launch:
-    launcher = Launcher("/venv/bin/mpirun", networks="10.77.0.0/24")
+    launcher = RankLauncher("/venv/bin/mpirun", networks="10.77.0.0/24")
     values: dict[str, Any] = {
         "python": "/venv/bin/python",
         "job_folder": "/data/jobs/7",
@@ -190,7 +190,7 @@ def test_one_process_alone_needs_no_mpirun() -> None:
 def test_a_record_that_stored_its_command_still_yields_it(
     config: JobConfig, rank_module: str, version: int
 ) -> None:
-    launcher = Launcher("/venv/bin/mpirun", version, "10.77.0.0/24")
+    launcher = RankLauncher("/venv/bin/mpirun", version, "10.77.0.0/24")
     launch = launch_of(config, launcher=launcher, rank_module=rank_module)
     raw = launch.to_dict()
     for key in ("launcher", "job_folder", "code_root", "rank_module"):
@@ -228,7 +228,7 @@ def test_f57_a_network_with_more_than_an_address_and_a_path_is_refused(
     networks: str, ssh_config: str
 ) -> None:
     with pytest.raises(BackendError):
-        command(launch_of(CLUSTER, ssh_config=ssh_config, launcher=Launcher(networks=networks)))
+        command(launch_of(CLUSTER, ssh_config=ssh_config, launcher=RankLauncher(networks=networks)))
 
 
 @given(st.text())

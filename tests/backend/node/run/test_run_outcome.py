@@ -25,6 +25,7 @@ from backend.node.run.rank_outcome import (
 from backend.node.run.run_outcome import run_exit
 from backend.records.jobs.heartbeat import Phase
 from backend.records.jobs.launch import RankPlan
+from backend.records.jobs.schedulers import SCHEDULERS, ClusterScheduler
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import (
     LOSS_DIVERGED,
@@ -620,21 +621,21 @@ def test_f16_a_waiting_rank_is_an_echo_of_the_rank_that_hangs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_allocated", "advice"),
+    ("scheduler", "advice"),
     [
-        (False, "ran out of memory; choose a smaller batch size"),
-        (True, "Ask for more with the extra option --mem"),
+        (None, "ran out of memory; choose a smaller batch size"),
+        (SCHEDULERS["slurm"], "Ask for more with the extra option --mem"),
     ],
 )
 def test_f19_the_error_of_a_rank_out_of_memory_says_what_to_try(
-    is_allocated: bool, advice: str
+    scheduler: ClusterScheduler | None, advice: str
 ) -> None:
     observation = RankObservation(
         Phase.COMPUTING,
         EndCause.ITSELF,
         signal.SIGKILL,
         out_of_memory=True,
-        is_allocated=is_allocated,
+        scheduler=scheduler,
     )
     record = rank_exit(PLAN, 1, "host", observation, ())
     assert record.error is not None

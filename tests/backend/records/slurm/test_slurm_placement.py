@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.records.slurm.cluster import Association, Partition, SlurmNode
+from backend.records.slurm.cluster import Association, Partition, PartitionNode
 from backend.records.slurm.placement import (
     SlurmPlacement,
     batch_script,
@@ -21,10 +21,10 @@ from backend.records.slurm.placement import (
     with_time_limit,
 )
 
-NODES = tuple(SlurmNode(f"g{n}", "idle", 8, 1000, {"a100": 4}) for n in range(3))
+NODES = tuple(PartitionNode(f"g{n}", "idle", 8, 1000, {"a100": 4}) for n in range(3))
 MAIN = Partition("main", True, True, None, NODES)
 SHORT = Partition("short", True, False, 120, NODES[:2])
-DOWN = Partition("old", False, False, None, (SlurmNode("o1", "drained"),))
+DOWN = Partition("old", False, False, None, (PartitionNode("o1", "drained", is_usable=False),))
 PARTITIONS = (MAIN, SHORT, DOWN)
 ACCOUNTS = (Association("lab", "", ("normal", "long")), Association("guest", "short", ("short",)))
 FULL = SlurmPlacement(

@@ -124,6 +124,16 @@ def test_jobs_of_a_study_in_slurm_have_as_many_nodes_as_their_workers_need() -> 
         read_study(changed("job/slurm", {**table, "processes": 3}))
 
 
+def test_a_study_in_slurm_runs_the_rows_for_gpus_or_on_the_nodes_that_the_user_chose() -> None:
+    raw = changed("job/slurm", {"cluster": "hpc", "gpus": 2})
+    raw["rows"][0]["device"], raw["rows"][2]["device"] = "cpu", "gpu"
+    on_gpus = jobs(read_study(raw), FormName.SMALL)[0]
+    assert on_gpus["slurm"] == {"cluster": "hpc", "gpus": 2, "nodes": 2}
+    on_cpus = jobs(read_study(raw), FormName.SMALL, Placement("a", 9))[0]
+    assert on_cpus["placement"] == [{"node": "a", "processes": 1}]
+    assert "slurm" not in on_cpus
+
+
 def test_processes_fill_one_node_after_the_other() -> None:
     study = read_study(RAW)
     three = jobs(study, FormName.SMALL, Placement("a", 3), Placement("b", 3))[1]

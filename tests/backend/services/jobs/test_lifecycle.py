@@ -27,7 +27,7 @@ def lifecycle() -> JobLifecycle:
         "queries": SimpleNamespace(show=lambda _id: VIEW),
         "reaper": SimpleNamespace(read_reaped=lambda _id: (None, file, VIEW)),
         "starter": SimpleNamespace(start=lambda *_, **__: False),
-        **dict.fromkeys(("validator", "preflight", "sizes", "slurm")),
+        **dict.fromkeys(("validator", "preflight", "sizes", "launchers")),
     }
     return JobLifecycle(**known_settings)
 

@@ -150,7 +150,9 @@ def test_the_own_ssh_of_the_user_has_a_command_and_the_gpus_of_the_session(
     assert SessionService(**parts).ssh_command("j1") == expected_commands
 
 
-SLURM = replace(view_of().config, slurm=SlurmPlacement("login"), placement=(Placement("login", 1),))
+SLURM = replace(
+    view_of().config, allocation=SlurmPlacement("login"), placement=(Placement("login", 1),)
+)
 
 
 @pytest.mark.parametrize(

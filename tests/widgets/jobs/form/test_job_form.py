@@ -13,6 +13,7 @@ from backend.records.jobs.torch_options import OPTIMIZERS
 from backend.records.jobs.view import GPU_CHECK, NODE_CHECK, JobCheck, JobForecast
 from backend.records.library.item import Kind, LibraryItem
 from backend.records.nodes.entry import NodeAddress, NodeEntry
+from backend.records.nodes.partition import Partition, PartitionNode
 from backend.records.nodes.reading import (
     Cpu,
     Finding,
@@ -22,7 +23,6 @@ from backend.records.nodes.reading import (
     NodeState,
     Presence,
 )
-from backend.records.slurm.cluster import Partition, SlurmNode
 from backend.records.slurm.placement import SlurmPlacement
 from tests.widgets.nodes import samples
 from tests.windows import (
@@ -41,7 +41,8 @@ from widgets.common.banner import Banner
 from widgets.common.cards import Card, PageHeader
 from widgets.common.fields import ErrorLine, Field
 from widgets.common.theme import PAGE_MARGIN
-from widgets.jobs.form.form_sections import Details, FormSections
+from widgets.jobs.form.form_layout import Details
+from widgets.jobs.form.form_sections import FormSections
 from widgets.jobs.form.form_side import FormFoot
 from widgets.jobs.form.job_fields import (
     JobDraft,
@@ -608,10 +609,10 @@ CLUSTER = NodeState(
     "hpc",
     Presence.ONLINE,
     reading(),
-    entry=NodeEntry("hpc", NodeAddress("login.example"), has_slurm=True),
+    entry=NodeEntry("hpc", NodeAddress("login.example"), scheduler="slurm"),
 )
 PARTITIONS = (
-    Partition("main", True, True, None, (SlurmNode("n1", "idle", gpus={"a100": 4}),)),
+    Partition("main", True, True, None, (PartitionNode("n1", "idle", gpus={"a100": 4}),)),
     Partition("short", True, False, 7200),
 )
 
@@ -629,7 +630,7 @@ def test_a_cluster_takes_the_place_of_the_nodes_and_gives_it_back(qtbot, form):
     assert fields.shown_text("slurm.partition") == "main · no limit · 4 of 4 a100"
     fields.show_value("slurm.nodes", 3)
     raw = form.draft().raw
-    slurm = parse_job(raw).draft.slurm
+    slurm = parse_job(raw).draft.allocation
     assert slurm == SlurmPlacement("hpc", nodes=3, partition="main")
     assert "placement" not in raw
     assert not find_only(PlacementPicker, form).isVisibleTo(form)

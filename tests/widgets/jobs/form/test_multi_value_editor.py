@@ -34,7 +34,8 @@ from tests.windows import (
 from widgets.common.buttons import Switch
 from widgets.common.fields import ErrorLine, Field, LineEdit
 from widgets.common.theme import TARGET_MIN
-from widgets.jobs.form.form_sections import Details, FormSections
+from widgets.jobs.form.form_layout import Details
+from widgets.jobs.form.form_sections import FormSections
 from widgets.jobs.form.form_side import FormFoot
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm

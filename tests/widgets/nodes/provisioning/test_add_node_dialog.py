@@ -126,10 +126,10 @@ def test_a_node_that_sees_no_data_root_is_asked_for_no_place_of_it(dialog, qtbot
 def test_nodes_of_slurm_have_one_environment_on_the_data_root(dialog, qtbot):
     find_button(dialog, "More").click()
     switch = dialog.choices.switch("shared")
-    qtbot.mouseClick(dialog.has_slurm, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(dialog.scheduler_switches["slurm"], Qt.MouseButton.LeftButton)
     assert switch.isChecked()
     assert not switch.isEnabled()
-    qtbot.mouseClick(dialog.has_slurm, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(dialog.scheduler_switches["slurm"], Qt.MouseButton.LeftButton)
     assert switch.isEnabled()
 
 

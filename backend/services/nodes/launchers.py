@@ -1,11 +1,13 @@
-"""Slurm clusters: nodes that were added as login nodes, or this computer with Slurm's commands.
+"""The launchers of all jobs: the head nodes of those that name nodes, and the clusters' schedulers.
 
-A cluster is asked for all jobs at once, at most every `POLL_S`, and in a thread of its own: a login
-node that is slow or down delays no list, and what it said last holds.
+A login node was added as one, or is this computer. A cluster is asked for all jobs at once, at most
+every `POLL_S`, and in a thread of its own: a login node that is slow or down delays no list, and
+what it said last holds.
 """
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import threading
 import time
@@ -14,51 +16,73 @@ from collections.abc import Callable, Sequence
 from backend.base.errors import BackendError
 from backend.base.log import swallowed
 from backend.datastore.access.root_access import OpenJob, OpenRoot
-from backend.launch.slurm import POLL_S, LoginNode, SlurmCluster, SlurmLauncher, read_submission
+from backend.launch.launcher import Cluster, Launcher, LoginNode
+from backend.launch.slurm import POLL_S, SlurmCluster
+from backend.node.queue.entries import entry_of
 from backend.node.run import run_start
 from backend.records.base.program_name import COMMAND
-from backend.records.jobs.launch import Launch, launch_of
-from backend.records.jobs.placement import THIS_COMPUTER
-from backend.records.slurm.cluster import Partition
-from backend.records.slurm.job import Condition
-from backend.records.slurm.placement import PlacementError, SlurmPlacement
+from backend.records.jobs.launch import launch_of
+from backend.records.jobs.placement import THIS_COMPUTER, ClusterPlacement, PlacementError
+from backend.records.jobs.schedulers import (
+    SCHEDULERS,
+    ClusterScheduler,
+    scheduler_of,
+    scheduler_of_run,
+    submission_of,
+)
+from backend.records.jobs.status import Condition
+from backend.records.nodes.partition import Partition
+from backend.services.nodes.head_node import HeadNodes, NodeLauncher
 from backend.services.nodes.registry import NodeRegistry
 from backend.ssh.interface import CommandResult, Shell, Unreachable
 
+CLUSTERS: dict[str, Callable[[LoginNode, float], Cluster]] = {
+    "slurm": lambda login_node, poll_s: SlurmCluster(login_node, poll_s=poll_s),
+}
+"""What the desktop does with each entry of `SCHEDULERS`."""
 _FIRST_ANSWER_S = 5.0
 """How long the first question about a job waits for an answer of its cluster."""
 
 
-class SlurmService:
+class LauncherService:
     """Every call may run on any thread."""
 
     def __init__(
         self,
         root: OpenRoot,
         nodes: NodeRegistry,
+        heads: HeadNodes,
         login_node_of: Callable[[str], LoginNode] | None = None,
         poll_s: float = POLL_S,
     ) -> None:
         """Store the parts; ``login_node_of`` replaces SSH, ``poll_s`` the time between queries."""
         self._root = root
         self._nodes = nodes
-        self._login_node_of = login_node_of or self._open_login_node
+        self._heads = heads
+        self._login_node_of = login_node_of
         self._poll_s = poll_s
-        self._clusters: dict[str, SlurmCluster] = {}
+        self._clusters: dict[tuple[str, str], Cluster] = {}
         self._login_nodes: list[_SshLoginNode] = []
         self._watches: dict[str, _JobWatch] = {}
         self._lock = threading.Lock()
 
-    def cluster(self, name: str) -> SlurmCluster:
-        """Return a cluster by the name of its node; nothing is connected before a question."""
-        with self._lock:
-            if name not in self._clusters:
-                self._clusters[name] = SlurmCluster(self._login_node_of(name), poll_s=self._poll_s)
-            return self._clusters[name]
+    def cluster(self, placement: ClusterPlacement) -> Cluster:
+        """Return the cluster of a placement; nothing is connected before a question."""
+        return self._cluster(scheduler_of(placement), placement.cluster)
 
-    def _open_login_node(self, name: str) -> LoginNode:
+    def _cluster(self, scheduler: ClusterScheduler, name: str) -> Cluster:
+        with self._lock:
+            key = scheduler.key, name
+            if key not in self._clusters:
+                login_node = self._login_node(scheduler, name)
+                self._clusters[key] = CLUSTERS[scheduler.key](login_node, self._poll_s)
+            return self._clusters[key]
+
+    def _login_node(self, scheduler: ClusterScheduler, name: str) -> LoginNode:
+        if self._login_node_of is not None:
+            return self._login_node_of(name)
         if name == THIS_COMPUTER:
-            return _LocalLoginNode()
+            return _LocalLoginNode(scheduler)
         login_node = _SshLoginNode(name, self._nodes)
         self._login_nodes.append(login_node)
         return login_node
@@ -67,55 +91,50 @@ class SlurmService:
         """Return the partitions with their nodes.
 
         Raises:
-            BackendError: The login node or Slurm does not answer.
+            BackendError: The login node or its scheduler does not answer.
         """
-        return self.cluster(name).partitions()
+        return self._cluster(self._scheduler(name), name).partitions()
 
-    def check(self, placement: SlurmPlacement) -> tuple[PlacementError, ...]:
+    def _scheduler(self, name: str) -> ClusterScheduler:
+        """Return the scheduler of a login node, by default the first one."""
+        first_scheduler, *_ = schedulers = tuple(SCHEDULERS.values())
+        if name != THIS_COMPUTER:
+            return SCHEDULERS.get(self._nodes.entry(name).scheduler, first_scheduler)
+        return next((s for s in schedulers if shutil.which(s.submit_command)), first_scheduler)
+
+    def check(self, placement: ClusterPlacement) -> tuple[PlacementError, ...]:
         """Return why the cluster would refuse a job, or never start it.
 
         Raises:
-            BackendError: The login node or Slurm does not answer.
+            BackendError: The login node or its scheduler does not answer.
         """
-        return self.cluster(placement.cluster).check(placement)
+        return self.cluster(placement).check(placement)
 
-    def launcher(self, placement: SlurmPlacement) -> SlurmLauncher:
-        return SlurmLauncher(self.cluster(placement.cluster), placement, self._root.files)
+    def launcher(self, placement: ClusterPlacement | None) -> Launcher:
+        """Return the launcher of a job by its `JobConfig.allocation`."""
+        if placement is None:
+            return NodeLauncher(self._heads, self._root)
+        return self.cluster(placement).launcher(placement, self._root.files)
 
-    def submit(
-        self, placement: SlurmPlacement, sweep: str, folder: OpenJob, launch: Launch
-    ) -> None:
-        """Submit a claimed run; one that Slurm refuses is given back.
-
-        ``sweep`` is the name of the job's sweep, "" for none.
-
-        Raises:
-            BackendError: Slurm refused the job, or does not answer.
-        """
-        try:
-            self.launcher(placement).submit(folder, launch, sweep)
-        except Unreachable:  # Slurm may have the job: only its own answer is certain.
-            raise
-        except BackendError:
-            run_start.give_back(folder, launch, self._root.files)
-            raise
-
-    def leave_queue(self, job_id: str) -> bool:
-        """Remove a job that waits from Slurm's queue; return False if it is not in one.
+    def leave_queue(self, folder: OpenJob) -> bool:
+        """Remove a job that waits from its queue; return False if it is not in one.
 
         A first run that has not begun is given back: the job is as before its start.
 
         Raises:
-            BackendError: Slurm does not answer, or the job begins just now.
+            BackendError: The scheduler does not answer, or the job begins just now.
         """
-        folder = self._root.job(job_id)
         run = folder.newest_run()
-        if not run or not folder.attempt(run).slurm.exists():
+        scheduler = scheduler_of_run(folder.attempt(run))
+        if scheduler is None or entry_of(folder) is not None:
+            return self.launcher(None).leave_queue(folder)
+        submission = submission_of(folder.attempt(run))
+        if submission is None:  # Without its number there is nothing to remove.
             return False
-        launcher = self.launcher(read_submission(folder, run).placement)
-        if not launcher.leave_queue(folder):
+        if not self.launcher(submission.placement).leave_queue(folder):
             raise BackendError(
-                f"The job {job_id} has just left Slurm's queue and begins.", "Stop it instead."
+                f"The job {folder.job_id} has just left {scheduler.name}'s queue and begins.",
+                "Stop it instead.",
             )
         launch = launch_of(folder.launch, run)
         if launch is not None and not folder.attempt(run).exit.exists():
@@ -125,18 +144,17 @@ class SlurmService:
     def condition(self, folder: OpenJob, run: int) -> Condition | None:
         """Return the state of a submitted run; None without news of it.
 
-        An end that only Slurm knows is recorded.
+        An end that only the scheduler knows is recorded.
         """
-        try:
-            placement = read_submission(folder, run).placement
-        except BackendError as error:
-            swallowed(error)
+        submission = submission_of(folder.attempt(run))
+        if submission is None:
             return None
+        cluster = submission.placement.cluster
         with self._lock:
-            if placement.cluster not in self._watches:
-                self._watches[placement.cluster] = _JobWatch(self._poll_s)
-            watch = self._watches[placement.cluster]
-        return watch.condition(folder, run, self.launcher(placement))
+            if cluster not in self._watches:
+                self._watches[cluster] = _JobWatch(self._poll_s)
+            watch = self._watches[cluster]
+        return watch.condition(folder, run, self.launcher(submission.placement))
 
     def close(self) -> None:
         for login_node in self._login_nodes:
@@ -149,12 +167,12 @@ class _JobWatch:
     def __init__(self, poll_s: float) -> None:
         self._poll_s = poll_s
         self._renewal: threading.Thread | None = None
-        self._launchers: dict[tuple[str, int], tuple[OpenJob, SlurmLauncher]] = {}
+        self._launchers: dict[tuple[str, int], tuple[OpenJob, Launcher]] = {}
         self._conditions: dict[tuple[str, int], Condition] = {}
         self._next_renewal_s = 0.0
         self._lock = threading.Lock()
 
-    def condition(self, folder: OpenJob, run: int, launcher: SlurmLauncher) -> Condition | None:
+    def condition(self, folder: OpenJob, run: int, launcher: Launcher) -> Condition | None:
         """Return what is known of a run; the first time it waits for an answer."""
         key = folder.job_id, run
         with self._lock:
@@ -164,7 +182,7 @@ class _JobWatch:
             if is_idle and (is_new or time.monotonic() >= self._next_renewal_s):
                 self._next_renewal_s = time.monotonic() + self._poll_s
                 # The end of a program does not wait for a login node.
-                self._renewal = threading.Thread(target=self._renew, name="slurm", daemon=True)
+                self._renewal = threading.Thread(target=self._renew, name="cluster", daemon=True)
                 self._renewal.start()
             renewal = self._renewal
         if is_new and renewal is not None:
@@ -192,6 +210,9 @@ class _JobWatch:
 class _LocalLoginNode:
     """This computer as the login node."""
 
+    def __init__(self, scheduler: ClusterScheduler) -> None:
+        self._scheduler = scheduler
+
     def run(
         self, argv: Sequence[str], *, input: bytes = b"", limit_s: float = 60.0
     ) -> CommandResult:
@@ -201,11 +222,13 @@ class _LocalLoginNode:
             )
         except FileNotFoundError as error:
             raise BackendError(
-                f"This computer has no {argv[0]}, so it is not a login node of Slurm.",
-                f"Add the login node: {COMMAND} node add HOST --slurm",
+                f"This computer has no {argv[0]}, so it is not a login node of "
+                f"{self._scheduler.name}.",
+                f"Add the login node: {COMMAND} node add HOST --{self._scheduler.key}",
             ) from error
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise Unreachable(f"Slurm does not answer: {argv[0]} did not end.") from error
+            message = f"{self._scheduler.name} does not answer: {argv[0]} did not end."
+            raise Unreachable(message) from error
         out, err = (text.decode(errors="replace") for text in (completed.stdout, completed.stderr))
         return CommandResult(completed.returncode, out, err)
 

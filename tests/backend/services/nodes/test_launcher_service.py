@@ -16,8 +16,8 @@ from backend.records.jobs.state import JobState
 from backend.records.slurm.placement import SlurmPlacement, job_comment, job_name
 from backend.records.slurm.submission import Submission
 from backend.services.context.container import open_services
-from backend.services.nodes import slurm
-from backend.services.nodes.slurm import SlurmService
+from backend.services.nodes import launchers
+from backend.services.nodes.launchers import LauncherService
 from backend.ssh.interface import CommandResult, Unreachable
 from tests.waiting import LIMIT_S, wait_for
 
@@ -54,18 +54,20 @@ def folder(tmp_path: Path) -> Iterator[OpenJob]:
     folder = services.data_root.job(JOB_ID)
     folder.attempt(1).path.mkdir(parents=True)
     submission = Submission(SlurmPlacement(THIS_COMPUTER), "/slurm.log", "17")
-    replace_json(folder.attempt(1).slurm, submission.to_dict())
+    replace_json(folder.attempt(1).submission("slurm"), submission.to_dict())
     yield folder
     services.close()
 
 
 @pytest.fixture
-def make_service(tmp_path: Path) -> Iterator[Callable[[LoginNode], SlurmService]]:
+def make_service(tmp_path: Path) -> Iterator[Callable[[LoginNode], LauncherService]]:
     services = open_services(tmp_path / "root", tmp_path / "catalogue.sqlite")
-    made_services: list[SlurmService] = []
+    made_services: list[LauncherService] = []
 
-    def make(login_node: LoginNode) -> SlurmService:
-        service = SlurmService(services.data_root, services.cluster, lambda name: login_node, 0.0)
+    def make(login_node: LoginNode) -> LauncherService:
+        service = LauncherService(
+            services.data_root, services.cluster, services.nodes.heads, lambda _: login_node, 0.0
+        )
         made_services.append(service)
         return service
 
@@ -76,7 +78,7 @@ def make_service(tmp_path: Path) -> Iterator[Callable[[LoginNode], SlurmService]
 
 
 def test_the_last_state_holds_while_the_login_node_does_not_answer(
-    folder: OpenJob, make_service: Callable[[LoginNode], SlurmService]
+    folder: OpenJob, make_service: Callable[[LoginNode], LauncherService]
 ) -> None:
     login_node = LoginNode(waiting_job, no_answer)
     service = make_service(login_node)
@@ -91,14 +93,14 @@ def test_the_last_state_holds_while_the_login_node_does_not_answer(
 
 
 def test_without_any_answer_the_state_is_not_known_and_nothing_ends(
-    folder: OpenJob, make_service: Callable[[LoginNode], SlurmService]
+    folder: OpenJob, make_service: Callable[[LoginNode], LauncherService]
 ) -> None:
     assert make_service(LoginNode(no_answer)).condition(folder, 1) is None
     assert not folder.attempt(1).exit.exists()
 
 
 def test_a_slow_login_node_delays_only_the_first_question(
-    folder: OpenJob, make_service: Callable[[LoginNode], SlurmService]
+    folder: OpenJob, make_service: Callable[[LoginNode], LauncherService]
 ) -> None:
     may_answer = threading.Event()
 
@@ -131,25 +133,25 @@ class HangingShell:
 def test_the_end_of_the_program_waits_for_no_command_on_a_login_node(
     folder: OpenJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slurm, "_FIRST_ANSWER_S", 0.0)
+    monkeypatch.setattr(launchers, "_FIRST_ANSWER_S", 0.0)
     submission = Submission(SlurmPlacement("hpc"), "/slurm.log", "17")
-    replace_json(folder.attempt(1).slurm, submission.to_dict())
+    replace_json(folder.attempt(1).submission("slurm"), submission.to_dict())
     services = open_services(tmp_path / "root", tmp_path / "catalogue.sqlite")
     shell = HangingShell()
     monkeypatch.setattr(services.cluster, "open_shell", lambda _name: shell)
-    service = SlurmService(services.data_root, services.cluster)
+    service = LauncherService(services.data_root, services.cluster, services.nodes.heads)
     assert service.condition(folder, 1) is None
     assert shell.began.wait(LIMIT_S)
-    assert all(thread.daemon for thread in threading.enumerate() if thread.name == "slurm")
+    assert all(thread.daemon for thread in threading.enumerate() if thread.name == "cluster")
     service.close()
     assert shell.ended.wait(LIMIT_S)
     services.close()
 
 
 def test_a_run_without_a_readable_submission_has_no_known_state(
-    folder: OpenJob, make_service: Callable[[LoginNode], SlurmService]
+    folder: OpenJob, make_service: Callable[[LoginNode], LauncherService]
 ) -> None:
-    folder.attempt(1).slurm.write_text("{")
+    folder.attempt(1).submission("slurm").write_text("{")
     assert make_service(LoginNode(waiting_job)).condition(folder, 1) is None
 
 
@@ -159,5 +161,5 @@ def test_a_computer_without_slurm_is_no_login_node(
     monkeypatch.setenv("PATH", str(tmp_path))
     services = open_services(tmp_path / "root", tmp_path / "catalogue.sqlite")
     with pytest.raises(BackendError, match="This computer has no sinfo"):
-        services.slurm.partitions(THIS_COMPUTER)
+        services.launchers.partitions(THIS_COMPUTER)
     services.close()
