@@ -58,15 +58,17 @@ def _changed_lines(
 ) -> Iterator[str]:
     for path in paths:
         try:
-            sides = [
+            older_lines, newer_lines = (
                 read_text(reference, path).splitlines() if path in hashes else []
                 for reference, hashes in versions
-            ]
+            )
         except BackendError:
             # The lists contain the file's name.
             continue
-        if max(map(len, sides)) > _MAX_LINES:
+        if max(len(older_lines), len(newer_lines)) > _MAX_LINES:
             yield f"… {path} is longer than {_MAX_LINES} lines"
             continue
-        older_label, newer_label = (f"{reference}/{path}" for reference, _ in versions)
-        yield from difflib.unified_diff(*sides, older_label, newer_label, lineterm="")
+        older_file, newer_file = (f"{reference}/{path}" for reference, _ in versions)
+        yield from difflib.unified_diff(
+            older_lines, newer_lines, older_file, newer_file, lineterm=""
+        )
