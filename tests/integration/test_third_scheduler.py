@@ -118,9 +118,12 @@ def test_a_job_file_and_the_entry_of_a_login_node_keep_the_name_of_a_third_sched
     assert parse_job(config.to_dict()).config == config
     errors = parse_job({**RAW, KEY: {"cluster": "", "nodes": 2}, "placement": [1]}).errors
     assert [error.path for error in errors] == ["placement", f"{KEY}.cluster", KEY]
-    entry = NodeEntry("hpc", NodeAddress("login.example"), scheduler=KEY)
-    assert entry.to_dict()[KEY] is True
-    assert NodeEntry.from_dict(entry.to_dict()) == entry
+    for key in (KEY, "slurm"):
+        entry = NodeEntry("hpc", NodeAddress("login.example"), scheduler=key)
+        assert entry.to_dict()[key] is True
+        assert NodeEntry.from_dict(entry.to_dict()) == entry
+    old_entry = {**NodeEntry("gpu1", NodeAddress("gpu1")).to_dict(), "slurm": False}
+    assert NodeEntry.from_dict(old_entry).scheduler == ""
 
 
 def test_partitions_are_those_of_the_scheduler_whose_program_this_computer_has(

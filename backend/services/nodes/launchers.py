@@ -18,7 +18,6 @@ from backend.base.log import swallowed
 from backend.datastore.access.root_access import OpenJob, OpenRoot
 from backend.launch.launcher import Cluster, Launcher, LoginNode
 from backend.launch.slurm import POLL_S, SlurmCluster
-from backend.node.queue.entries import entry_of
 from backend.node.run import run_start
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.launch import launch_of
@@ -27,7 +26,6 @@ from backend.records.jobs.schedulers import (
     SCHEDULERS,
     ClusterScheduler,
     scheduler_of,
-    scheduler_of_run,
     submission_of,
 )
 from backend.records.jobs.status import Condition
@@ -117,7 +115,7 @@ class LauncherService:
         return self.cluster(placement).launcher(placement, self._root.files)
 
     def leave_queue(self, folder: OpenJob) -> bool:
-        """Remove a job that waits from its queue; return False if it is not in one.
+        """Remove a job from the queue of its scheduler; return False if it is not in one.
 
         A first run that has not begun is given back: the job is as before its start.
 
@@ -125,15 +123,13 @@ class LauncherService:
             BackendError: The scheduler does not answer, or the job begins just now.
         """
         run = folder.newest_run()
-        scheduler = scheduler_of_run(folder.attempt(run))
-        if scheduler is None or entry_of(folder) is not None:
-            return self.launcher(None).leave_queue(folder)
         submission = submission_of(folder.attempt(run))
-        if submission is None:  # Without its number there is nothing to remove.
+        if submission is None:
             return False
         if not self.launcher(submission.placement).leave_queue(folder):
+            name = scheduler_of(submission.placement).name
             raise BackendError(
-                f"The job {folder.job_id} has just left {scheduler.name}'s queue and begins.",
+                f"The job {folder.job_id} has just left {name}'s queue and begins.",
                 "Stop it instead.",
             )
         launch = launch_of(folder.launch, run)
