@@ -17,6 +17,7 @@ from pathlib import PurePosixPath
 from typing import Protocol
 
 from backend.base.errors import BackendError
+from backend.base.progress import Progress
 from backend.node.checks.doctor import two_ranks_agree, two_ranks_command
 from backend.node.checks.preflight_probe import IMPORTS
 from backend.node.system.mpi import require_supported, version_in
@@ -104,6 +105,7 @@ class SetUpPlan:
         exclusive_access: Held while an environment of that name is checked and made, so that only
             one of several nodes that share it makes it.
         relay: Delivers wheels to several nodes, None if they are sent to each node.
+        allocate: Opens the compute node that makes the environment, None for the node itself.
     """
 
     wheels: Wheels
@@ -116,6 +118,7 @@ class SetUpPlan:
     start_agent: Callable[[AgentPaths], Sequence[str]] = agent_commands.start
     exclusive_access: Callable[[str], AbstractContextManager[object]] = nullcontext
     relay: Relay | None = None
+    allocate: Callable[[Shell, Progress], AbstractContextManager[Shell]] | None = None
 
 
 def set_up(
@@ -152,11 +155,24 @@ def set_up(
         work.close()
 
 
+class _StepProgress(Progress):
+    """The wait for a job as the message of a step, which raises `Cancelled`."""
+
+    def __init__(self, steps: StepReporter) -> None:
+        super().__init__()
+        self._steps = steps
+
+    def report(self, done: float, total: float, label: str) -> None:
+        self._steps.show_message(label)
+
+
 class _SetUpWork:
     """A set-up in progress; each method is a step and returns its outcome."""
 
     shell: Shell
     node_facts: NodeInfo
+    _builder: Shell
+    _build_facts: NodeInfo
     home: NodeHome
     environments: NodeEnvironments
     house: Wheelhouse
@@ -177,6 +193,7 @@ class _SetUpWork:
         self._mpirun = self._mpi_version = self._ssh_config = self._bundle = ""
         self._sent_bytes = 0
         self._access = ExitStack()
+        self._allocation = ExitStack()
 
     def reach(self, open_shell: Callable[[NodeEntry], Shell]) -> str:
         self.shell = open_shell(self._entry)
@@ -199,7 +216,8 @@ class _SetUpWork:
         self.home = self._environments_home = NodeHome(PurePosixPath(node_facts.home))
         if self._plan.options.shared:
             self._environments_home = NodeHome.shared_in(PurePosixPath(root))
-        self.environments = NodeEnvironments(self.shell, self._environments_home, self._steps)
+        build_label = self._open_builder()
+        self.environments = NodeEnvironments(self._builder, self._environments_home, self._steps)
         if (
             relay is not None
             and root
@@ -207,16 +225,36 @@ class _SetUpWork:
             and not self._entry.is_staged
         ):
             self.environments.bring = partial(relay.bring, self.shell, self._steps, root)
+        node_facts = self._build_facts
         gpus = f"{len(node_facts.gpus)} × {node_facts.gpus[0]}" if node_facts.gpus else "no GPU"
         shell = PurePosixPath(node_facts.login_shell).name
         shell_note = "" if shell in _USUAL_SHELLS else f", login shell {sanitize(shell)}"
         return (
             f"{node_facts.system}, {node_facts.machine}, {node_facts.cores} cores, "
-            f"{gpus}{shell_note}."
+            f"{gpus}{shell_note}{build_label}."
         )
 
+    def _open_builder(self) -> str:
+        """Open what makes the environment; return its description, "" for the node itself."""
+        self._builder, self._build_facts = self.shell, self.node_facts
+        if self._plan.allocate is None:
+            return ""
+        self._builder = self._allocation.enter_context(
+            self._plan.allocate(self.shell, _StepProgress(self._steps))
+        )
+        self._build_facts = self._plan.inspect(self._builder)
+        if not self._build_facts.data_root_writable:
+            raise BackendError(
+                f"The compute node {self._build_facts.hostname} cannot write to the data root "
+                f"{self.node_facts.data_root}.",
+                "Mount the same share on it, at the same path as on the login node.",
+            )
+        return f"; the environment is made on {self._build_facts.hostname}"
+
     def python(self) -> str:
-        chosen_python, target, horovod = self._plan.wheels.choose(self._entry.name, self.node_facts)
+        chosen_python, target, horovod = self._plan.wheels.choose(
+            self._entry.name, self._build_facts
+        )
         self._target = target
         self._has_horovod = horovod is not None
         self.house = self._plan.wheels.gather(
@@ -248,7 +286,7 @@ class _SetUpWork:
 
     def open_mpi(self) -> str:
         if self._plan.options.system_mpi:
-            self._mpirun = self.node_facts.mpirun
+            self._mpirun = self._build_facts.mpirun
         else:
             self._mpirun = str(self._folder / "bin/mpirun")
             if not self._is_complete:
@@ -256,7 +294,7 @@ class _SetUpWork:
                 self._push(wheels)
                 self.environments.install(self._folder, self.house, wheels)
         output = self._steps.require_output(
-            self.shell, [self._mpirun, "--version"], f"{self._mpirun} does not start"
+            self._builder, [self._mpirun, "--version"], f"{self._mpirun} does not start"
         )
         version = require_supported(
             version_in(output),
@@ -305,7 +343,7 @@ class _SetUpWork:
         self.environments.install(self._folder, self.house, needed_wheels)
         self._steps.show_message("Importing")
         self._steps.require_output(
-            self.shell,
+            self._builder,
             [str(self._folder / "bin/python"), "-I", "-c", proof],
             f"{name} cannot be used on {self._entry.name}",
             "Install what its output names as missing, then set the node up again.",
@@ -358,7 +396,9 @@ class _SetUpWork:
         if not packages:
             return ()
         argv = [str(self._folder / "bin/python"), "-I", "-c", _LIST_MISSING, *packages]
-        return self._steps.require_output(self.shell, argv, "The packages cannot be listed").split()
+        return self._steps.require_output(
+            self._builder, argv, "The packages cannot be listed"
+        ).split()
 
     def _push(self, wheels: Sequence[Wheel]) -> None:
         """Send wheels to the node, and uv, which installs them."""
@@ -441,7 +481,7 @@ class _SetUpWork:
         remedy = "Fix the problem of mpirun that its output names, then set the node up again."
         self._steps.show_message(f"Starting two ranks, which takes some seconds{self._busy_note()}")
         output = self._steps.require_output(
-            self.shell, argv, failure, remedy, limit_s=_TRIAL_LIMIT_S + 30
+            self._builder, argv, failure, remedy, limit_s=_TRIAL_LIMIT_S + 30
         )
         if not two_ranks_agree(output):
             raise BackendError(f"{failure}: they did not get the same sum.", remedy)
@@ -450,8 +490,8 @@ class _SetUpWork:
 
     def _busy_note(self) -> str:
         """Return that the node is busy, as the end of a sentence."""
-        load = self.shell.run(["cat", "/proc/loadavg"]).out.partition(" ")[0]
-        cores = self.node_facts.cores
+        load = self._builder.run(["cat", "/proc/loadavg"]).out.partition(" ")[0]
+        cores = self._build_facts.cores
         if not re.fullmatch(r"\d+(\.\d+)?", load) or float(load) < _BUSY_PER_CORE * cores:
             return ""
         return f", and longer now: the node is busy (load {float(load):.0f} on {cores} cores)"
@@ -478,8 +518,9 @@ class _SetUpWork:
     def close(self) -> None:
         with self._access:
             if self._is_open:
-                if self._folder.name and not self._is_complete:
-                    self.environments.drop(self._folder)
+                with self._allocation:
+                    if self._folder.name and not self._is_complete:
+                        self.environments.drop(self._folder)
                 self.shell.close()
 
 

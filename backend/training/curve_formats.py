@@ -120,6 +120,10 @@ class CurveFile:
         """Headers of the table until now: a program that resumes may append another."""
 
     @property
+    def has_format(self) -> bool:
+        return self._format is not None
+
+    @property
     def was_rewritten(self) -> bool:
         """Return whether old rows may come again."""
         return self._file.was_replaced or self._was_document or self._format == self._document

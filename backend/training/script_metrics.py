@@ -51,11 +51,15 @@ _Key = tuple[tuple[str, ...], str]
 _Curve = tuple[str, _Key]
 _LOG_PATH = ("printed",)
 _TEXT_PATH = ("printed", "text")
+_FILE_TEXT_PATH = ("written", "text")
 _LINES_PATH = ("printed", "lines")
-_LOG_PATHS: tuple[tuple[str, ...], ...] = (_LOG_PATH, _TEXT_PATH, _LINES_PATH)
-"""Of the numbers in a log: JSON and marked ones, text with a step or an epoch, and text without."""
+_LOG_PATHS: tuple[tuple[str, ...], ...] = (_LOG_PATH, _TEXT_PATH, _FILE_TEXT_PATH, _LINES_PATH)
+"""Of the numbers in logs: JSON and marked ones, text with a step or an epoch, that of a file, and
+text without; each gives way to those before it."""
+_LOG_SUFFIXES = (".log", ".txt", ".out")
+_NUMBERS_WITHIN_LINES = 1_000
 _COUNTS = ("epoch", "step")
-_REPEATS: Mapping[tuple[str, ...], int] = {_TEXT_PATH: 2, _LINES_PATH: 5}
+_REPEATS: Mapping[tuple[str, ...], int] = {_TEXT_PATH: 2, _FILE_TEXT_PATH: 2, _LINES_PATH: 5}
 """Times that a name occurs in the text before it makes a curve."""
 
 
@@ -115,10 +119,66 @@ class _StepCounter:
         self.last_step = max(self.last_step, step)
         return self.steps_before + self.last_step
 
+    def count_epoch(self, epoch: float | None) -> int | None:
+        """Return an epoch counted from 1.
+
+        Parts of an epoch are counted from 0.0, and belong to the epoch that they end in.
+        """
+        if epoch is None:
+            return None
+        if epoch == 0 or epoch % 1:
+            self.first_epoch = 1 if epoch % 1 else 0
+        return (math.ceil(epoch) if math.isfinite(epoch) else 0) + 1 - self.first_epoch
+
     def restart(self) -> None:
         """Forget the steps that were read."""
         self.last_steps, self.last_step, self.steps_before = {}, 0, 0
         self.first_step = None
+
+
+@dataclass(frozen=True)
+class _PositionedRow:
+    """A row with its position; ``step`` is None for a row that is counted in epochs."""
+
+    group: str
+    metrics: Mapping[str, float]
+    columns: Sequence[str]
+    step: float | None
+    epoch: int
+    total_steps: int
+    total_epochs: int
+
+    @classmethod
+    def from_row(cls, row: Row, counter: _StepCounter) -> _PositionedRow | None:
+        """Return the row; None if it has no values, or no position that can be counted."""
+        values = named_value(flatten_row(row))
+        group = next((str(values[key]) for key in GROUPS if isinstance(values.get(key), str)), "")
+        numbers = {key: number for key in values if (number := number_of(values[key])) is not None}
+        metrics = {
+            key: value
+            for key, value in numbers.items()
+            if normalized(key) not in NO_METRICS and not position_kind(key)
+        }
+        positions = {normalized(key): value for key, value in numbers.items() if key not in metrics}
+        step = _position_in(positions, "step", STEPS)
+        epoch = counter.count_epoch(_position_in(positions, "epoch", EPOCHS))
+        position = epoch if step is None else step
+        if position is None or not 0 <= position < math.inf or not metrics:
+            return None
+        total_steps, total_epochs = (
+            next((int(positions[key]) for key in keys if 0 < positions.get(key, 0) < math.inf), 0)
+            for keys in (TOTALS, EPOCH_TOTALS)
+        )
+        columns = _columns(values, metrics)
+        return cls(group, metrics, columns, step, epoch or 0, total_steps, total_epochs)
+
+    @property
+    def position(self) -> int:
+        return self.epoch if self.step is None else int(self.step)
+
+    @property
+    def content_hash(self) -> int:
+        return hash((self.group, self.step, self.epoch, *self.metrics.items()))
 
 
 class ScriptMetrics:
@@ -150,8 +210,12 @@ class ScriptMetrics:
         self._lines_before = steps_before
         self._steps_per_epoch = steps_before / epochs_before if epochs_before else 1.0
         self._files: dict[Path, tuple[CurveFile, _StepCounter]] = {}
+        self._file_readers: dict[Path, LogReader] = {}
+        self._text_file: Path | None = None
+        self._unread_files: set[Path] = set()
         self._row_hashes: dict[Path, set[int]] = {}
         self._clear()
+        self.use_patterns(patterns)
         while self._read_files():
             pass
         for _, counter in self._files.values():
@@ -185,7 +249,9 @@ class ScriptMetrics:
         self.unmatched_patterns = [*patterns]
         """Those that find a number in no line of this run."""
         self._line_count = self._lines_before
-        self._text_rows: dict[tuple[str, ...], list[Row]] = {_TEXT_PATH: [], _LINES_PATH: []}
+        self._text_rows: dict[tuple[str, ...], list[Row]] = {path: [] for path in _REPEATS}
+        self._within_counts = dict.fromkeys(_REPEATS, self._lines_before)
+        """The lines of parts of epochs, by the path of the text."""
         self._name_counts = Counter[str]()
         self._newest_text_step = -1.0
         self._names_by_tag: dict[str, frozenset[str]] = {}
@@ -244,10 +310,9 @@ class ScriptMetrics:
         return points
 
     def _add_text_rows(self, is_over: bool) -> None:
-        """Add the numbers of the log's text if there are no others; remove them when others come.
+        """Add the numbers of text if there are no others; remove them when others come.
 
-        Text without a step or an epoch, whose lines are counted, gives way to text with them. A
-        name that occurs once, such as in a line about the start, makes no curve.
+        A name that occurs once, such as in a line about the start, makes no curve.
         """
         for path, rows in self._text_rows.items():
             weaker_paths = _LOG_PATHS[_LOG_PATHS.index(path) :]
@@ -260,7 +325,7 @@ class ScriptMetrics:
                 rows.clear()
                 continue
             names = Counter(name for row in rows for name in row if name not in NO_METRICS)
-            is_last = is_over and path == _TEXT_PATH
+            is_last = is_over and path != _LINES_PATH
             if path in paths or is_last or max(names.values(), default=0) >= _REPEATS[path]:
                 if path not in paths and _is_of_settings(rows):
                     del rows[0]
@@ -287,7 +352,22 @@ class ScriptMetrics:
                         counter.restart()
                     key = self._key_of(path, file)
                     count += self._add(key, counter, row, was_rewritten, file.header_count)
+                is_log = path.suffix in _LOG_SUFFIXES and path not in self._unread_files
+                if is_log and not file.has_format:
+                    self._read_text(path, file)
         return count
+
+    def _read_text(self, path: Path, file: CurveFile) -> None:
+        """Read a log that the script writes itself, the first that has numbers near its start."""
+        reader = self._file_readers.setdefault(path, LogReader())
+        for count, line in enumerate(file.lines()):
+            if count > _NUMBERS_WITHIN_LINES and path != self._text_file:
+                self._unread_files.add(path)
+                return
+            for row in reader.rows(strip_codes(line)):
+                if has_position(list(row)) and self._text_file in (None, path):
+                    self._text_file = path
+                    self._add_text_row(row, _FILE_TEXT_PATH)
 
     def _key_of(self, path: Path, file: CurveFile) -> tuple[str, ...]:
         """Return the parts of a file's path; for TensorBoard's files, the parts of the folder's."""
@@ -332,17 +412,16 @@ class ScriptMetrics:
             for text_row in self._log_reader.end():
                 self._add_text_row(text_row)
 
-    def _add_text_row(self, row: Row) -> None:
+    def _add_text_row(self, row: Row, path: tuple[str, ...] = _TEXT_PATH) -> None:
         count: Row = {}
-        path = _TEXT_PATH
         if not has_position(list(row)):
             names = [name for name in row if is_metric_name(name)]
             self._name_counts.update(names)
             path = _LINES_PATH
             count = {"step": max((self._name_counts[name] for name in names), default=0)}
         elif row.get("is_within_epoch"):
-            self._line_count += 1
-            count = {"step": self._line_count}
+            self._within_counts[path] += 1
+            count = {"step": self._within_counts[path]}
         values = {name: value for name, value in row.items() if name != "is_within_epoch"}
         self._text_rows[path].append({**count, **values})
 
@@ -377,64 +456,49 @@ class ScriptMetrics:
         header_count: int = 0,
     ) -> bool:
         """Add a row; return whether it has a position and values, and was not read before."""
-        values = named_value(flatten_row(row))
-        group = next((str(values[key]) for key in GROUPS if isinstance(values.get(key), str)), "")
-        numbers = {key: number for key in values if (number := number_of(values[key])) is not None}
-        metrics = {
-            key: value
-            for key, value in numbers.items()
-            if normalized(key) not in NO_METRICS and not position_kind(key)
-        }
-        positions = {normalized(key): value for key, value in numbers.items() if key not in metrics}
-        step = _position_in(positions, "step", STEPS)
-        epoch = _position_in(positions, "epoch", EPOCHS)
-        if epoch is not None:
-            if epoch == 0 or epoch % 1:
-                # Parts of an epoch are counted from 0.0, and belong to the epoch that they end in.
-                counter.first_epoch = 1 if epoch % 1 else 0
-            epoch = math.ceil(epoch) if math.isfinite(epoch) else 0.0
-            epoch += 1 - counter.first_epoch
-        position = epoch if step is None else step
-        if position is None or not 0 <= position < math.inf or not metrics:
+        positioned_row = _PositionedRow.from_row(row, counter)
+        if positioned_row is None:
             return False
-        row_hash = hash((group, step, epoch, *metrics.items()))
+        row_hash = positioned_row.content_hash
         if may_be_known and row_hash in counter.row_hashes:
             return False
         counter.row_hashes.add(row_hash)
         self._hashes_by_path[path] = counter.row_hashes
-        totals = [
-            next((int(positions[key]) for key in keys if 0 < positions.get(key, 0) < math.inf), 0)
-            for keys in (TOTALS, EPOCH_TOTALS)
-        ]
-        counted_step = counter.count_step(
-            int(position), int(epoch or 0), (group, *_columns(values, metrics)), header_count
-        )
-        if step is not None:
-            self._epoch_ends[int(epoch or 0)] = max(
-                counted_step, self._epoch_ends.get(int(epoch or 0), 0)
-            )
+        step = self._counted_step(positioned_row, counter, header_count)
+        self._changed_steps.add(step)
+        metrics, key = positioned_row.metrics, (path, positioned_row.group)
+        for tag, value in metrics.items():
+            is_text = path in _REPEATS
+            if is_text and self._is_summary(tag, positioned_row.step, frozenset(metrics)):
+                continue
+            self._compare(tag, key, step, value, row_hash)
+            self._steps.setdefault(step, {})[tag, key] = value
+        return True
+
+    def _counted_step(self, row: _PositionedRow, counter: _StepCounter, header_count: int) -> int:
+        """Return the step of a row in the whole count; note its epoch and the totals.
+
+        Epochs beside steps count at the last step of the epoch, or at the newest one; before the
+        first step of a run that resumes, as in the runs before.
+        """
+        epoch, total_steps = row.epoch, row.total_steps
+        step = counter.count_step(row.position, epoch, (row.group, *row.columns), header_count)
+        if row.step is not None:
+            self._epoch_ends[epoch] = max(step, self._epoch_ends.get(epoch, 0))
         else:
-            totals[0] = totals[0] or (0 if self._epoch_ends else totals[1])
-            # Epochs beside steps count at the last step of the epoch, or at the newest one; before
-            # the first step of a run that resumes, as in the runs before.
+            total_steps = total_steps or (0 if self._epoch_ends else row.total_epochs)
             newest_step = max(self._epoch_ends.values(), default=0)
             if not self._epoch_ends:
-                counted_step = round(counted_step * self._steps_per_epoch)
-            counted_step = self._epoch_ends.get(int(epoch or 0), max(counted_step, newest_step))
-        counted_step = max(counted_step, self._first_step)
-        previous = self._positions.get(counted_step, (0, 0, 0))
-        self._positions[counted_step] = (
-            max(previous[0], int(epoch or 0)),
-            totals[0] or previous[1],
-            totals[1] or previous[2],
+                step = round(step * self._steps_per_epoch)
+            step = self._epoch_ends.get(epoch, max(step, newest_step))
+        step = max(step, self._first_step)
+        last_epoch, *totals = self._positions.get(step, (0, 0, 0))
+        self._positions[step] = (
+            max(last_epoch, epoch),
+            total_steps or totals[0],
+            row.total_epochs or totals[1],
         )
-        self._changed_steps.add(counted_step)
-        for tag, value in metrics.items():
-            if path == _TEXT_PATH and self._is_summary(tag, step, frozenset(metrics)):
-                continue
-            self._compare(tag, (path, group), counted_step, value, row_hash)
-            self._steps.setdefault(counted_step, {})[tag, (path, group)] = value
-        return True
+        return step
 
     def _is_summary(self, tag: str, step: float | None, names: frozenset[str]) -> bool:
         """Return whether a line of another kind printed the metric at this step before."""

@@ -13,6 +13,7 @@ import pytest
 from backend.records.jobs.launch import launch_of
 from backend.records.jobs.state import JobState
 from backend.records.library.item import Kind
+from backend.records.nodes.provisioning_options import SetUpOptions
 from backend.services.context.container import Services
 from tests.cluster.slurm import HOME, NODES, SlurmCluster
 from tests.cluster.slurm_desktop import HOST, ROOT, open_desktop, slurm_home
@@ -66,7 +67,8 @@ def test_from_the_name_of_a_login_node_to_the_curve_of_a_job_on_three_nodes(
 
     services = open_desktop(slurm, home)
     try:
-        outcome = services.provisioning.set_up((HOST,), lambda state: None)
+        options = SetUpOptions(in_job=True, partition="short")
+        outcome = services.provisioning.set_up((HOST,), lambda state: None, options=options)
         assert services.cluster.entry(HOST).shares_environment, outcome
         with closing(services.cluster.open_shell(HOST)) as shell:
             shell.write(f"{HOME}/.bash_profile", PROFILE.encode())

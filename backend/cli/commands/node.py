@@ -179,6 +179,8 @@ def provision(
         bool, "restrict the new key to training runs, which is the default, or do not"
     ] = True,
     without_horovod: Annotated[bool, "train by DDP; nothing is built here"] = False,
+    in_job: Annotated[bool, "of a Slurm cluster: make the environment on a compute node"] = False,
+    partition: Annotated[str, ArgSpec("P", "of that job; default: Slurm's own")] = "",
 ) -> Answer:
     """Set nodes up: Python, Open MPI, PyTorch, agent, a trial."""
     from backend.records.nodes.provisioning_options import SetUpOptions
@@ -193,7 +195,11 @@ def provision(
             names or [entry.name for entry in services.cluster.list()],
             steps.report,
             lambda _name: cancelled.is_set(),
-            SetUpOptions(cpu_only, system_mpi, own_key, shared, limit_key, without_horovod),
+            SetUpOptions(
+                *(cpu_only, system_mpi, own_key, shared, limit_key, without_horovod),
+                in_job=in_job or bool(partition),
+                partition=partition,
+            ),
         )
     finally:
         signal.signal(signal.SIGINT, previous_handler)

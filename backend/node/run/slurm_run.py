@@ -54,6 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, supervisor.WATCHED_SIGNALS)
     folder = JobFolder(options.job.absolute())
     access_modes.set_umask(folder.path)
+    submission = Submission.from_dict(read_json(folder.attempt(options.run).submission("slurm")))
+    if submission.number not in ("", os.environ["SLURM_JOB_ID"]):
+        return 0  # Its sbatch gave no answer, so another job was submitted for the run.
     launch = launch_of(folder.launch, options.run)
     if int(os.environ.get("SLURM_RESTART_COUNT", "0")) or launch is None:
         launch = claim_next_run(folder, ENDS["NODE_FAIL"].message)

@@ -30,6 +30,7 @@ class ClusterScheduler:
         placement_type: The record of its table, a `ClusterPlacement`.
         submission_type: The record of a run that was handed to it, a `ClusterSubmission`.
         checks_nodes: `backend.services.preflight.compute_node` can check one of its nodes.
+        builds_environments: `backend.launch.slurm_task` can make an environment in a job.
     """
 
     key: str
@@ -39,11 +40,14 @@ class ClusterScheduler:
     placement_type: type[Any]
     submission_type: type[Any]
     checks_nodes: bool = False
+    builds_environments: bool = False
 
 
 SCHEDULERS: dict[str, ClusterScheduler] = {
     "slurm": ClusterScheduler(
-        "slurm", "Slurm", "sbatch", "--mem", SlurmPlacement, Submission, checks_nodes=True
+        *("slurm", "Slurm", "sbatch", "--mem", SlurmPlacement, Submission),
+        checks_nodes=True,
+        builds_environments=True,
     ),
 }
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from backend.records.jobs.schedulers import SCHEDULERS
 from backend.records.nodes.entry import NodeEntry, NodeInfo
 
 SYSTEM_MPI, SHARED, LIMITS_KEY = "system_mpi", "shared", "limits_key"
-WITHOUT_HOROVOD = "without_horovod"
+WITHOUT_HOROVOD, IN_JOB = "without_horovod", "in_job"
 """Keys of the options that the window offers, as in `SetUpOptions`."""
 _MAX_NAMES = 3
 
@@ -32,6 +33,18 @@ class SetUpOptions:
     without_horovod: bool = False
     packages: tuple[str, ...] = ()
     """Packages to install besides those that the node has, by name."""
+    in_job: bool = False
+    """On the login node of a Slurm cluster: make the environment in a job, on a compute node."""
+    partition: str = ""
+    """The partition of that job, "" for the default."""
+
+    def is_in_job(self, entry: NodeEntry) -> bool:
+        return self.in_job and offers_job(entry.scheduler)
+
+
+def offers_job(scheduler: str) -> bool:
+    """Return whether an environment can be made in a job of a scheduler, given by its key."""
+    return scheduler in SCHEDULERS and SCHEDULERS[scheduler].builds_environments
 
 
 def options_of(entry: NodeEntry) -> SetUpOptions:

@@ -243,12 +243,12 @@ def with_time_limit(placement: SlurmPlacement, partitions: Sequence[Partition]) 
 
     The time of the stop before the limit follows from it.
     """
-    partition = _partition_of(placement, partitions)
+    partition = partition_of(placement, partitions)
     limit_s = partition.time_limit_s if partition is not None else None
     return replace(placement, time_limit_min=placement.time_limit_min or (limit_s or 0) // 60)
 
 
-def _partition_of(placement: SlurmPlacement, partitions: Sequence[Partition]) -> Partition | None:
+def partition_of(placement: SlurmPlacement, partitions: Sequence[Partition]) -> Partition | None:
     candidates = (
         p
         for p in partitions
@@ -260,7 +260,7 @@ def _partition_of(placement: SlurmPlacement, partitions: Sequence[Partition]) ->
 def _partition_errors(
     placement: SlurmPlacement, partitions: Sequence[Partition]
 ) -> Iterator[PlacementError]:
-    partition = _partition_of(placement, partitions)
+    partition = partition_of(placement, partitions)
     if partition is None:
         names = ", ".join(p.name for p in partitions) or "none"
         label = f"no partition “{placement.partition}”" if placement.partition else "no default"

@@ -173,6 +173,11 @@ class Study(Record, label="study", rules=STRICT):
         row_names = self.form(name).rows
         return tuple(row for row in self.rows if not row_names or row.name in row_names)
 
+    def usual_device(self, name: FormName) -> str:
+        """Return "gpu" for jobs in a cluster that ask for GPUs, else "cpu"."""
+        job = {**dict(leaf_values(self.job)), **dict(leaf_values(self.form(name).job))}
+        return "gpu" if any(job.get(f"{key}.gpus") for key in SCHEDULERS) else "cpu"
+
     def rows_on(self, name: FormName, device: str) -> tuple[StudyRow, ...]:
         """Return the rows of a form that run on CPUs or on GPUs."""
         return tuple(row for row in self.rows_of(name) if row.device in ("", device))
@@ -195,7 +200,7 @@ class GalleryPart:
 
 @dataclass(frozen=True)
 class FormSize:
-    """The jobs of a form that run on CPUs, how long they take, and a note about it."""
+    """The jobs of a form if no nodes are chosen, how long they take, and a note about it."""
 
     jobs: int
     minutes: float
@@ -217,7 +222,7 @@ class GalleryStudy:
         sizes = {}
         for form in FormName:
             study_form = study.form(form)
-            jobs = len(study.rows_on(form, "cpu")) * len(study_form.seeds)
+            jobs = len(study.rows_on(form, study.usual_device(form))) * len(study_form.seeds)
             sizes[form] = FormSize(jobs, study_form.minutes, study_form.note)
         return cls(name, study.title, study.question, study.source, sizes)
 
@@ -264,9 +269,9 @@ def rows_for(study: Study, form: FormName, placements: Sequence[Placement]) -> t
     Raises:
         ValueError: There is none.
     """
-    job = {**dict(leaf_values(study.job)), **dict(leaf_values(study.form(form).job))}
-    asks_for_gpus = not placements and any(job.get(f"{key}.gpus") for key in SCHEDULERS)
-    device = "gpu" if asks_for_gpus or any(p.gpus for p in placements) else "cpu"
+    device = study.usual_device(form)
+    if placements:
+        device = "gpu" if any(placement.gpus for placement in placements) else "cpu"
     rows = study.rows_on(form, device)
     if not rows:
         raise ValueError(f"no row runs on {device.upper()}s")

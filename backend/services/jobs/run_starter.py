@@ -138,6 +138,10 @@ class RunStarter:
             queue_files.leave(self._root, folder)
         return True
 
+    def end(self, folder: OpenJob, placement: ClusterPlacement) -> None:
+        """Take the newest run from its scheduler, whether it waits or not."""
+        self._launchers.launcher(placement).end(folder)
+
     def _submit(self, launcher: Launcher, folder: OpenJob, launch: Launch, sweep: str) -> None:
         """Hand a claimed run over; one that a scheduler refuses is given back."""
         try:

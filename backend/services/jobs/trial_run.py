@@ -27,6 +27,7 @@ from backend.records.jobs.config import CheckpointPolicy, JobConfig, OnFailure
 from backend.records.jobs.launch import TRIAL_PREFIX
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.plan import Measurement
+from backend.records.jobs.schedulers import scheduler_of_run
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunStatus
 from backend.records.library.item import Pin
@@ -156,6 +157,10 @@ class TrialRunService:
                 "Free some space on that disk, or check your write permission.",
             ) from error
         finally:
+            if config.allocation is not None:
+                # A job that waits in the queue would begin without its folder.
+                with suppress(BackendError):
+                    self._starter.end(folder, config.allocation)
             self._remove(folder, config)
 
     def _read_job(self, job_id: str) -> JobFile:
@@ -177,6 +182,7 @@ class TrialRunService:
         deadline_s = time.monotonic() + _LIMIT_S
         reported_state = None
         is_cancelled = is_stopping = False
+        is_handed_over = scheduler_of_run(folder.attempt(_RUN)) is not None
         while True:
             run_state = reader.read()
             if run_state.unrecorded_end is not None:
@@ -193,7 +199,8 @@ class TrialRunService:
             if not is_stopping and (is_cancelled or is_over):
                 is_stopping = True
                 job_files.request_stop(folder, _RUN)
-                deadline_s = time.monotonic() + _STOP_LIMIT_S
+                is_queued = is_handed_over and not folder.attempt(_RUN).supervisor.exists()
+                deadline_s = time.monotonic() + (0.0 if is_queued else _STOP_LIMIT_S)
             time.sleep(_POLL_S)
 
     def _remove_leftovers(self, config: JobConfig) -> None:

@@ -27,6 +27,7 @@ from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.nodes import files as node_files
 from backend.datastore.queue import files as queue_files
 from backend.launch.network import single_hosts
+from backend.launch.slurm_task import build_node
 from backend.node.system import wording
 from backend.node.system.start_supervisor import CODE_ROOT
 from backend.provisioning import agent_commands, cluster_key, horovod_wheels, unprovision
@@ -163,6 +164,7 @@ class ProvisioningService:
         peers = self.peers()
         # Other desktops do not wait: the first rename wins.
         locks: dict[str, threading.Lock] = {}
+        in_job = partial(build_node, partition_name=options.partition)
         # With a shared environment, a single node receives the wheels anyway.
         relay = Relay() if len(requested_entries) >= LEAST_NODES and not options.shared else None
 
@@ -170,19 +172,19 @@ class ProvisioningService:
             # A new environment needs the packages of user code, too.
             old_packages = entry.installation.packages if entry.installation is not None else ()
             packages = tuple(dict.fromkeys((*old_packages, *options.packages)))
+            is_shared = options.shared or bool(entry.scheduler)
             plan = SetUpPlan(
                 wheels=wheels,
                 bundle=bundle,
                 inspect=partial(self._inspect, entry),
                 agree=partial(versions.require_same, entry.name),
                 key=key,
-                options=replace(
-                    options, packages=packages, shared=options.shared or bool(entry.scheduler)
-                ),
+                options=replace(options, packages=packages, shared=is_shared),
                 peers=peers,
                 start_agent=self._start_agent,
                 exclusive_access=lambda name: locks.setdefault(name, threading.Lock()),
                 relay=relay,
+                allocate=in_job if options.is_in_job(entry) else None,
             )
             fingerprint = ""
             with suppress(BackendError):  # Connecting reports any problem.
@@ -545,8 +547,7 @@ class ProvisioningService:
     def _cluster_key(self, entries: Sequence[NodeEntry]) -> ClusterKey:
         """Return this desktop's cluster key, otherwise that of a node, otherwise a new key."""
         folder = self._paths.keys
-        stored_key = cluster_key.stored_key(folder)
-        if stored_key is not None:
+        if (stored_key := cluster_key.stored_key(folder)) is not None:
             return stored_key
         # Another desktop set these nodes up: all nodes must keep accepting its key.
         first_error: BackendError | None = None

@@ -16,7 +16,7 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from backend.base.errors import BackendError, Cancelled
+from backend.base.errors import BackendError, Cancelled, as_backend_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import OpenRoot
@@ -38,7 +38,7 @@ from backend.services.preflight.check import Result
 from backend.services.preflight.context import NodePreflight, PreflightTarget
 
 _PROBES = ("data_root", "imports", "mpirun", "shared_memory", "limits")
-_START_LIMIT_S, _RUN_LIMIT_S, _ANSWER_S = 60.0, 180.0, 5.0
+_START_LIMIT_S, _ANSWER_S = 60.0, 5.0
 _LIMITS = {"limit_s": 45.0, "command_limit_s": 40.0, "root_limit_s": 4.0}
 """Of the probe; together less than the shortest time limit of Slurm, a minute."""
 _REPLY_BYTES = 200_000
@@ -135,7 +135,6 @@ class ComputeNodeCheck:
                     lambda job: job.state == "COMPLETING",
                     progress,
                     start_limit_s=self._start_limit_s,
-                    limit_s=_RUN_LIMIT_S,
                     poll_s=self._poll_s,
                 )
                 output = self._read(folder / _LOG)
@@ -149,15 +148,10 @@ class ComputeNodeCheck:
     ) -> str:
         """Make the folder of the proof; return the script of the job, which looks for it."""
         nonce = secrets.token_hex(16)
-        try:
+        with as_backend_error(f"The data root {self._root.name} cannot be written"):
             self._root.files.make_folder(folder.parent, exist_ok=True)
             self._root.files.make_folder(folder)
             self._root.files.replace_bytes(folder / "desktop", nonce.encode())
-        except OSError as error:
-            raise BackendError(
-                f"This computer cannot write to the data root {self._root.name}: {error.strerror}.",
-                "Check that it is mounted, has free space, and that you may write to it.",
-            ) from error
         probes = {check.probe for check in checks.CHECKS if check.probe is not None}
         request = {
             **json_value(target),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +24,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunExit
 from backend.records.slurm.placement import SlurmPlacement
 from backend.records.slurm.submission import Submission
-from backend.ssh.interface import CommandResult
+from backend.ssh.interface import CommandResult, Unreachable
 from tests.fakes.runs import Run
 
 NODES = "".join(
@@ -131,14 +133,28 @@ def test_a_placement_that_cannot_start_is_refused_before_slurm_is_asked(
     assert login_node.count("sbatch") == 0
 
 
-def test_a_job_whose_answer_was_lost_is_found_and_not_submitted_twice(
-    login_node: LoginNode, run: Run
-) -> None:
-    def answer_nothing() -> CommandResult:
-        login_node.submit()
-        return CommandResult(1, "", "sbatch: error: Socket timed out on send/recv operation\n")
+def no_answer() -> CommandResult:
+    raise Unreachable("“sbatch” on hpc had not ended after 60 s.")
 
-    login_node.answers["sbatch"] = answer_nothing
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda: CommandResult(1, "", "sbatch: error: Socket timed out on send/recv operation\n"),
+        no_answer,
+        lambda: CommandResult(0, "17\n17\n", ""),
+        lambda: CommandResult(0, "Loading modules\n17;west\n", ""),
+    ],
+    ids=["timed out", "too slow", "twice", "with more text"],
+)
+def test_a_job_is_submitted_once_whatever_becomes_of_the_answer(
+    login_node: LoginNode, run: Run, answer: Callable[[], CommandResult]
+) -> None:
+    def answer_late() -> CommandResult:
+        login_node.submit()
+        return answer()
+
+    login_node.answers["sbatch"] = answer_late
     for _ in range(2):
         launcher(login_node).submit(run.folder, launch_of_run(run))
         assert number_of(run) == "17"
@@ -310,6 +326,21 @@ def test_only_a_job_that_waits_leaves_the_queue(
     login_node.answers["scancel"] = cancel
     assert launcher(login_node).leave_queue(run.folder) is has_left
     assert ("scancel", "--state=PENDING", "17") in login_node.commands
+
+
+@pytest.mark.parametrize(("number", "is_run"), [("17", False), ("18", True), ("", True)])
+def test_of_two_jobs_of_slurm_for_one_run_only_the_recorded_one_runs_it(
+    run: Run, tmp_path: Path, number: str, is_run: bool
+) -> None:
+    """A submission whose answer was lost may reach Slurm after the second one."""
+    submission = Submission(PLACEMENT, str(tmp_path / "slurm.log"), number)
+    replace_json(run.folder.attempt(1).submission("slurm"), submission.to_dict())
+    variables = {"PATH": "", "SLURM_JOB_ID": "18", "SLURM_JOB_NODELIST": "sn1"}
+    variables["SLURM_TASKS_PER_NODE"] = "1"
+    argv = [sys.executable, "-m", "backend.node.run.slurm_run", "--job", str(run.folder.path)]
+    code = subprocess.run([*argv, "--run", "1"], env=variables, check=False).returncode
+    # Slurm does not answer here, which ends a run that began.
+    assert (code == 1, run.attempt.exit.exists()) == (is_run, is_run)
 
 
 LOST = RankError("sn2 was lost.", retry="always")

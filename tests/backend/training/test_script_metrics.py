@@ -595,6 +595,19 @@ def test_lines_of_the_log_are_curves_if_the_script_writes_no_other_numbers(
     assert set(curves_found) == set(curves) or '"step"' not in text
 
 
+def test_text_in_a_log_file_counts_if_the_script_prints_nothing(job_folder: Path) -> None:
+    log = job_folder / "output/train.log"
+    log.write_text("Epoch 1 loss: 9\n")
+    metrics = metrics_of(job_folder)
+    with log.open("a") as file:
+        file.write("INFO Epoch 1 loss: 0.5\nINFO Epoch 2 loss: 0.25\n")
+    (job_folder / "output/notes.txt").write_text("Epoch 7 accuracy 0.9\n")
+    assert metrics.poll() == [Point(1, 1, {"loss": 0.5}), Point(2, 2, {"loss": 0.25})]
+    with (job_folder / "rank-0.log").open("a") as printed:
+        printed.write("Epoch 1 loss: 5\nEpoch 2 loss: 4\n")
+    assert curves_of(metrics.poll()) == {"loss": {1: 5.0, 2: 4.0}}
+
+
 def test_numbers_of_a_file_take_the_place_of_those_of_the_log(job_folder: Path) -> None:
     metrics = metrics_of(job_folder)
     with (job_folder / "rank-0.log").open("a") as log:

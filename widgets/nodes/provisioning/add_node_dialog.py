@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 from backend.records.base.validation import name_error
 from backend.records.jobs.schedulers import SCHEDULERS
 from backend.records.nodes.entry import HostKey, NodeAddress
-from backend.records.nodes.provisioning_options import SHARED, SetUpOptions
+from backend.records.nodes.provisioning_options import SHARED, SetUpOptions, offers_job
 from widgets.common.buttons import Button, IconButton, Switch
 from widgets.common.dialog import Dialog, TaskStatus
 from widgets.common.fields import Field, LineEdit, align_with_field
@@ -315,6 +315,7 @@ class AddNodeDialog(Dialog):
         shared_switch = self.choices.switch(SHARED)
         shared_switch.setChecked(is_login_node or (shared_switch.isChecked() and not no_share))
         shared_switch.setEnabled(not no_share and not is_login_node)
+        self.choices.offer_job(offers_job(self._scheduler()))
         self._check_fields()
 
     @Slot()

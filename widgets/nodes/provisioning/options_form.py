@@ -9,6 +9,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from backend.records.nodes.provisioning_options import (
+    IN_JOB,
     LIMITS_KEY,
     SHARED,
     SYSTEM_MPI,
@@ -16,6 +17,7 @@ from backend.records.nodes.provisioning_options import (
     SetUpOptions,
 )
 from widgets.common.buttons import Switch
+from widgets.common.fields import Field, LineEdit
 from widgets.common.labels import Label
 from widgets.common.layout import col
 from widgets.common.theme import S1, S3
@@ -36,6 +38,11 @@ _CHOICE_TEXTS = {
     WITHOUT_HOROVOD: (
         "Leave Horovod out",
         "Nothing has to be built on this computer. Jobs use the strategy DDP.",
+    ),
+    IN_JOB: (
+        "Make the environment in a job of Slurm",
+        "On a compute node, if the login node may not build or has no GPU. The packages come from "
+        "this computer.",
     ),
 }
 _OWN_KEY = "These nodes connect to each other with a key of your own, which is not changed."
@@ -81,7 +88,11 @@ class OptionsForm(QWidget):
         self._choices = {key: _Choice(*texts) for key, texts in _CHOICE_TEXTS.items()}
         for choice in self._choices.values():
             choice.switch.toggled.connect(lambda _is_checked: self.changed.emit())
-        self.setLayout(col(*self._choices.values(), gap=S1))
+        self.partition = LineEdit(placeholder="Slurm's default", name="Partition of the job")
+        self._partition_field = Field("Partition of the job", self.partition)
+        self.switch(IN_JOB).toggled.connect(self._partition_field.setVisible)
+        self.setLayout(col(*self._choices.values(), self._partition_field, gap=S1))
+        self.offer_job(False)
 
     def options(self) -> SetUpOptions:
         """Return the selected options; options without a switch are unchanged."""
@@ -91,7 +102,14 @@ class OptionsForm(QWidget):
             shared=self.switch(SHARED).isChecked(),
             limits_key=self.switch(LIMITS_KEY).isChecked(),
             without_horovod=self.switch(WITHOUT_HOROVOD).isChecked(),
+            in_job=self.switch(IN_JOB).isChecked(),
+            partition=self.partition.text().strip() if self.switch(IN_JOB).isChecked() else "",
         )
+
+    def offer_job(self, has_slurm: bool) -> None:
+        """Offer a job of Slurm for the environment, or take the offer back."""
+        self._choices[IN_JOB].setVisible(has_slurm)
+        self._partition_field.setVisible(has_slurm and self.switch(IN_JOB).isChecked())
 
     def show_options(self, options: SetUpOptions) -> None:
         """Set the initial options."""
@@ -100,6 +118,7 @@ class OptionsForm(QWidget):
             choice.switch.blockSignals(True)
             choice.switch.setChecked(bool(getattr(options, key)))
             choice.switch.blockSignals(False)
+        self.partition.setText(options.partition)
         self._choices[LIMITS_KEY].forbid(_OWN_KEY if options.own_key else "")
 
     def show_conflicts(self, conflicts: Mapping[str, str]) -> None:

@@ -16,6 +16,7 @@ from backend.records.jobs.placement import Placement
 from backend.records.studies.study import (
     FormName,
     GalleryPart,
+    GalleryStudy,
     Study,
     library_of,
     read_study,
@@ -127,6 +128,9 @@ def test_jobs_of_a_study_in_slurm_have_as_many_nodes_as_their_workers_need() -> 
 def test_a_study_in_slurm_runs_the_rows_for_gpus_or_on_the_nodes_that_the_user_chose() -> None:
     raw = changed("job/slurm", {"cluster": "hpc", "gpus": 2})
     raw["rows"][0]["device"], raw["rows"][2]["device"] = "cpu", "gpu"
+    raw["rows"][1]["device"], raw["small"]["rows"] = "cpu", []
+    sizes = GalleryStudy.from_study("rates", read_study(raw)).sizes
+    assert sizes[FormName.SMALL].jobs == 2
     on_gpus = jobs(read_study(raw), FormName.SMALL)[0]
     assert on_gpus["slurm"] == {"cluster": "hpc", "gpus": 2, "nodes": 2}
     on_cpus = jobs(read_study(raw), FormName.SMALL, Placement("a", 9))[0]

@@ -133,6 +133,23 @@ def test_nodes_of_slurm_have_one_environment_on_the_data_root(dialog, qtbot):
     assert switch.isEnabled()
 
 
+def test_a_job_for_the_environment_is_offered_on_login_nodes_of_slurm_only(dialog, qtbot):
+    find_button(dialog, "More").click()
+    switch, partition = dialog.choices.switch("in_job"), dialog.choices.partition
+    assert not switch.isVisible()
+    qtbot.mouseClick(dialog.scheduler_switches["slurm"], Qt.MouseButton.LeftButton)
+    assert switch.isVisible()
+    assert not partition.isVisible()
+    qtbot.mouseClick(switch, Qt.MouseButton.LeftButton)
+    qtbot.keyClicks(partition, "a100")
+    options = dialog.choices.options()
+    assert (options.in_job, options.partition) == (True, "a100")
+    qtbot.mouseClick(switch, Qt.MouseButton.LeftButton)
+    assert dialog.choices.options().partition == ""
+    qtbot.mouseClick(dialog.scheduler_switches["slurm"], Qt.MouseButton.LeftButton)
+    assert not switch.isVisible()
+
+
 def test_the_form_waits_while_the_dialog_connects_and_cancel_leads_back_to_it(connecting, qtbot):
     assert find_only(TaskStatus, connecting).progress.isVisible()
     assert not find_line(connecting, "Host").isEnabled()

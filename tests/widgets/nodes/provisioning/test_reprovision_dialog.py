@@ -6,6 +6,7 @@ import pytest
 from PySide6.QtCore import Qt
 
 from backend.records.nodes.provisioning_options import (
+    IN_JOB,
     LIMITS_KEY,
     SHARED,
     SYSTEM_MPI,
@@ -52,6 +53,14 @@ def test_the_dialog_requests_the_choice_of_the_user(ask, qtbot):
     options = SetUpOptions(shared=True, limits_key=False, without_horovod=True)
     assert requested.args == [("gpu1", "gpu2"), options]
     assert not dialog.isVisible()
+
+
+def test_a_job_for_the_environment_is_offered_if_a_selected_node_has_slurm(ask):
+    login_node = replace(node("hpc"), scheduler="slurm")
+    dialog = ask(entries=(node("gpu1"), login_node), selected_names=("gpu1",))
+    assert not dialog.choices.switch(IN_JOB).isVisible()
+    dialog._boxes["hpc"].click()
+    assert dialog.choices.switch(IN_JOB).isVisible()
 
 
 def test_a_sentence_explains_each_choice(ask):
