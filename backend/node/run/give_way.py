@@ -109,7 +109,7 @@ class GiveWayWatch:
             entries = queue_entries.entries(self._root) if uses else ()
         for reservation in reservations_of(entries, now):
             use = reservation.competing_use(uses)
-            if use is not None and reservation.begin <= now:
+            if use is not None and reservation.start <= now:
                 return f"Paused: {reservation.message(node_label(use.node), now)}"
         return ""
 

@@ -89,28 +89,31 @@ class Reservation:
     """The time for which a queued job has what it needs for itself."""
 
     entry: QueueEntry
-    begin: datetime
+    start: datetime
     end: datetime
+
+    def overlaps(self, other: Reservation) -> bool:
+        return other.start < self.end and self.start < other.end
 
     def competing_use(self, uses: Iterable[NodeUse]) -> NodeUse | None:
         """Return the first of ``uses`` that needs a reserved GPU or core."""
         own_uses = self.entry.uses
-        return next((s for s in uses if any(s.competes_with(own) for own in own_uses)), None)
+        return next((s for s in uses if any(s.competes_with(use) for use in own_uses)), None)
 
-    def blocks(self, entry: QueueEntry, start: datetime) -> bool:
-        """Return whether ``entry`` may not start then: it would reach into this time."""
-        if self.competing_use(entry.uses) is None or start >= self.end:
+    def blocks(self, entry: QueueEntry, job_start: datetime) -> bool:
+        """Return whether a job that starts then would reach into this time."""
+        if self.competing_use(entry.uses) is None or job_start >= self.end:
             return False
-        if start < self.begin and entry.gives_way:
+        if job_start < self.start and entry.gives_way:
             return False
         duration_s = entry.known_s
-        return duration_s is None or (self.begin - start).total_seconds() < duration_s
+        return duration_s is None or (self.start - job_start).total_seconds() < duration_s
 
     def message(self, label: str, now: datetime, verb: str = "is") -> str:
         user = f" by {sanitize(self.entry.user)}" if self.entry.user else ""
         return (
             f"{label} {verb} reserved for “{sanitize(self.entry.name)}”{user} from "
-            f"{_time_text(self.begin, now)} to {_time_text(self.end, now)}."
+            f"{_time_text(self.start, now)} to {_time_text(self.end, now)}."
         )
 
 
@@ -118,13 +121,13 @@ def reservations_of(entries: Iterable[QueueEntry], now: datetime) -> tuple[Reser
     """Return the reservations that are not over, the earliest first."""
     reservations = []
     for entry in sorted_entries(entries):
-        begin = instant(entry.not_before)
-        if begin is None or not entry.length_s or entry.refusal:
+        start = instant(entry.not_before)
+        if start is None or not entry.length_s or entry.refusal:
             continue
-        end = begin + timedelta(seconds=entry.length_s)
+        end = start + timedelta(seconds=entry.length_s)
         if now < end:
-            reservations.append(Reservation(entry, begin, end))
-    return tuple(sorted(reservations, key=lambda reservation: reservation.begin))
+            reservations.append(Reservation(entry, start, end))
+    return tuple(sorted(reservations, key=lambda reservation: reservation.start))
 
 
 def wait_reasons(
@@ -139,7 +142,7 @@ def wait_reasons(
         for reservation in reservations_of(entries, cluster_state.now)
         if not _refusal(reservation.entry, cluster_state)
     ]
-    due_ids = {r.entry.job_id for r in reservations if r.begin <= cluster_state.now}
+    due_ids = {r.entry.job_id for r in reservations if r.start <= cluster_state.now}
     for entry in sorted(entries, key=lambda entry: entry.job_id not in due_ids):
         reason = wait_reason(entry, earlier_entries, cluster_state, reservations)
         reasons[entry.job_id] = reason
@@ -253,7 +256,9 @@ def _reserved_reason(
             return None  # Later reservations wait for it.
         use = reservation.competing_use(entry.uses)
         if use is not None and reservation.blocks(entry, now):
-            shared_gpus = {gpu for own in reservation.entry.uses for gpu in own.gpus}
+            shared_gpus = {
+                gpu for reserved_use in reservation.entry.uses for gpu in reserved_use.gpus
+            }
             names = [
                 cluster_state.nodes[use.node].gpus.get(gpu, gpu)
                 for gpu in use.gpus

@@ -426,10 +426,10 @@ def _require_free_time(entry: QueueEntry, entries: Sequence[QueueEntry]) -> None
             "Choose a later time, or none, to start as soon as possible.",
         )
     others = [other for other in entries if other.job_id != entry.job_id]
-    for own in reservations_of((entry,), now):
+    for own_reservation in reservations_of((entry,), now):
         for reservation in reservations_of(others, now):
             use = reservation.competing_use(entry.uses)
-            if use and reservation.begin < own.end and own.begin < reservation.end:
+            if use and own_reservation.overlaps(reservation):
                 raise BackendError(
                     reservation.message(node_label(use.node), now),
                     "Choose another time, or other GPUs.",
