@@ -106,26 +106,26 @@ class BundleController(DialogController[BundleDialog | UnbundleDialog]):
     @Slot(object)
     def compare_replay(self, update: RunUpdate) -> None:
         """When the open job has finished and is a replay, show the comparison on its page."""
-        view, run = update.view, (update.view.id, update.view.run)
+        view, run_key = update.view, (update.view.id, update.view.run)
         if view.state is not JobState.FINISHED:
             return
         replays = self._services.replays
 
         def compare() -> tuple[str, ReplayResult] | None:
-            original = replays.original_id(view.id)
-            return (original, replays.compare(view.id)) if original else None
+            original_id = replays.original_id(view.id)
+            return (original_id, replays.compare(view.id)) if original_id else None
 
         def show(replay_result: tuple[str, ReplayResult] | None) -> None:
-            self._replay_results[run] = replay_result
+            self._replay_results[run_key] = replay_result
             if replay_result is not None:
-                original, result = replay_result
-                comparison = ReplayComparison(result.message, result.is_same, original)
+                original_id, result = replay_result
+                comparison = ReplayComparison(result.message, result.is_same, original_id)
                 self._detail.show_check_result(view.id, comparison)
 
-        if run in self._replay_results:
-            show(self._replay_results[run])  # the page forgets it when another job is opened
+        if run_key in self._replay_results:
+            show(self._replay_results[run_key])  # the page forgets it when another job is opened
             return
-        self._replay_results[run] = None
+        self._replay_results[run_key] = None
         self._runner.run(f"read {view.id}", compare, show, log.swallowed)
 
     def _show_error(self, job_id: str, error: BackendError) -> None:

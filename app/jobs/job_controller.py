@@ -85,7 +85,10 @@ class JobController(Controller):
         QShortcut(QKeySequence("Ctrl+N"), window, self._new_job)
         page.detail.failure.install_requested.connect(self._ask_package)
         page.welcome_page.example.clicked.connect(lambda: self.train_example())
-        actions = page.job_actions
+        self._serve_life(page.job_actions)
+        self._serve_open_job(page.job_actions)
+
+    def _serve_life(self, actions: job_actions.JobActions) -> None:
         actions.add_handler(job_actions.NEW_JOB, self.drafts.new_job)
         actions.add_handler(job_actions.START, self.start)
         actions.add_handler(job_actions.CANCEL, self._start_controller.cancel)
@@ -100,12 +103,9 @@ class JobController(Controller):
         actions.add_handler(job_actions.CLONE, self.clone)
         actions.add_handler(job_actions.CLONE_WITH, self.clone)
         actions.add_handler(job_actions.REPLAY, self.replay)
-        actions.add_handler(
-            job_actions.NEW_FROM,
-            lambda job_id, checkpoint_name: self.clone(
-                job_id, {"start_from": f"{job_id}/{checkpoint_name}"}
-            ),
-        )
+        actions.add_handler(job_actions.NEW_FROM, self._clone_from)
+
+    def _serve_open_job(self, actions: job_actions.JobActions) -> None:
         actions.add_handler(job_actions.EXPORT_TO, self.export)
         actions.add_handler(job_actions.CANCEL_EXPORT, self._cancel_export)
         actions.add_handler(job_actions.SHOW_FILE, show_in_folder)
@@ -304,6 +304,9 @@ class JobController(Controller):
     def clone(self, job_id: str, changes: Mapping[str, Any] | None = None) -> None:
         """Load the settings of an existing job into the form, with ``changes``."""
         self.drafts.show_job(job_id, changes or {}, partial(self._show_error, job_id))
+
+    def _clone_from(self, job_id: str, checkpoint_name: str) -> None:
+        self.clone(job_id, {"start_from": f"{job_id}/{checkpoint_name}"})
 
     def replay(self, job_id: str) -> None:
         """Open the form with the same files, settings and seed; the nodes can be chosen."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -37,6 +37,8 @@ from widgets.nodes.page import node_actions
 from widgets.nodes.page.node_actions import hours_question
 from widgets.nodes.page.nodes_page import NodesPage
 from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog, NodeRequest
+from widgets.shell.command_palette import PaletteEntry
+from widgets.shell.pages import PAGE_ICONS
 
 _WAKE_INTERVAL_S = 30.0
 """A node that was rebooted and has neither systemd nor cron is restarted by this contact."""
@@ -266,6 +268,10 @@ class NodeController(DialogController[AddNodeDialog | Question]):
             if now_s > self._history_times_s.get(name, -_WATCH_INTERVAL_S) + _WATCH_INTERVAL_S:
                 # One after the other: a job may have every node.
                 self._read_history(name, "pasts")
+
+    def palette_entries(self, _text: str) -> Iterator[PaletteEntry]:
+        for name in self.names:
+            yield PaletteEntry("node", name, name, "node", PAGE_ICONS["nodes"])
 
     def watch(self, names: tuple[str, ...]) -> None:
         """Also read the last hours of these nodes: a job that ran there is open."""

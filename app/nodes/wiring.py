@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject
@@ -15,8 +14,6 @@ from app.runtime.background import Runner
 from backend.base import log
 from backend.records.nodes.reading import Finding, NodeState
 from widgets.nodes.page import node_actions
-from widgets.shell.command_palette import PaletteEntry
-from widgets.shell.pages import PAGE_ICONS
 
 if TYPE_CHECKING:
     from app.main.pages import Pages
@@ -41,9 +38,7 @@ def wire(
     def show_nodes(states: tuple[NodeState, ...]) -> None:
         jobs.onboarding.see_nodes(len(states))
         window.side_bar.show_nodes(states)
-        window.side_bar.set_count("nodes", len(states))
-        pages.form.show_nodes(states)
-        detail.show_nodes(states)
+        jobs.jobs.show_nodes(states)
         frame.notice_rules.see_nodes(states)
         local_reading = states[0].reading
         if local_reading is not None:
@@ -55,10 +50,6 @@ def wire(
         pages.jobs.welcome_page.show_findings(findings)
         frame.show_checks(findings)
 
-    def find_nodes(_text: str) -> Iterator[PaletteEntry]:
-        for name in controller.names:
-            yield PaletteEntry("node", name, name, "node", PAGE_ICONS["nodes"])
-
     controller.nodes_listed.connect(show_nodes)
     window.refresh_requested.connect(controller.refresh)
     window.side_bar.node_opened.connect(pages.open_node)
@@ -68,7 +59,7 @@ def wire(
     usage = UsageController(services, runner, jobs.file_export.save, window)
     page.node_actions.add_handler(node_actions.USAGE, lambda _node: usage.choose())
     frame.add_command(node_actions.USAGE.text, node_actions.USAGE.icon, usage.choose)
-    frame.command_search.add_source("node", find_nodes, pages.open_node)
+    frame.command_search.add_source("node", controller.palette_entries, pages.open_node)
     controller.start()
     runner.run("doctor", services.nodes.doctor, show_checks, log.swallowed)
     return controller

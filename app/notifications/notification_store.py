@@ -49,27 +49,27 @@ class NotificationStore:
 
     Attributes:
         notices: Earlier notices, the newest first.
-        unread_count: So many of the first notices are unread, except those marked as read.
+        unseen_count: So many of the first notices are unread, except those marked as read.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.notices: tuple[Notice, ...] = ()
-        self.unread_count = 0
+        self.unseen_count = 0
         self._ends_by_root: dict[str, JobEnds] = {}
         try:
             raw = read_json(path)
             self.notices = tuple(map(Notice.from_dict, _notice_dicts(raw)))[:MAX_NOTICES]
-            self.unread_count = min(len(self.notices), max(0, int(raw.get("unread", 0))))
+            self.unseen_count = min(len(self.notices), max(0, int(raw.get("unread", 0))))
             self._ends_by_root = _read_ends(raw.get("ends", {}))
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             swallowed(error)
-            self.notices, self.unread_count = (), 0
+            self.notices, self.unseen_count = (), 0
 
     def add(self, notice: Notice) -> None:
         """Add the newest notice."""
         self.notices = (notice, *self.notices)[:MAX_NOTICES]
-        self.unread_count = min(MAX_NOTICES, self.unread_count + 1)
+        self.unseen_count = min(MAX_NOTICES, self.unseen_count + 1)
 
     def unread_count_of(self, root: str) -> int:
         """Return the number of unread notices of a data root, and of those without one."""
@@ -78,7 +78,7 @@ class NotificationStore:
     def notices_of(self, root: str) -> tuple[tuple[Notice, bool], ...]:
         """Return the notices of a data root and of unknown ones, and whether each is unread."""
         return tuple(
-            (notice, index < self.unread_count and not notice.is_read)
+            (notice, index < self.unseen_count and not notice.is_read)
             for index, notice in enumerate(self.notices)
             if notice.is_of(root)
         )
@@ -90,8 +90,8 @@ class NotificationStore:
         self.notices = tuple(
             replace(notice, is_read=notice.is_read or notice.is_of(root)) for notice in self.notices
         )
-        if all(notice.is_read for notice in self.notices[: self.unread_count]):
-            self.unread_count = 0
+        if all(notice.is_read for notice in self.notices[: self.unseen_count]):
+            self.unseen_count = 0
         return True
 
     def job_ends(self, root: str) -> JobEnds | None:
@@ -125,7 +125,7 @@ class NotificationStore:
     def save(self) -> None:
         """Write the file; a full disk loses the list, not the work."""
         raw = {
-            "unread": self.unread_count,
+            "unread": self.unseen_count,
             "notices": [notice.to_dict() for notice in self.notices],
             "ends": {
                 root: {"until_s": dict(job_ends.until_s), "live": sorted(job_ends.live)}

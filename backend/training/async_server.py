@@ -66,8 +66,8 @@ class PushRate:
         }
 
 
-class _Shard:
-    """Part of a server: its parameters, and the optimizer."""
+class _ServedShard:
+    """The shard of a server: the part of the parameters that it updates, and their optimizer."""
 
     def __init__(self, config: JobConfig, rendezvous: Rendezvous, model: torch.nn.Module) -> None:
         self.model = model
@@ -138,7 +138,7 @@ class ShardServer:
         self.beat.beat(Phase.SETUP)
         subject = open_subject(self.launch, torch.device("cpu"), 0, self.beat)
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
-        shard = self._shard = _Shard(self.launch.config, self.rendezvous, subject.model)
+        shard = self._shard = _ServedShard(self.launch.config, self.rendezvous, subject.model)
         threads = [
             threading.Thread(target=self._serve, args=args, daemon=True) for args in channels
         ]
@@ -173,12 +173,14 @@ class ShardServer:
             shard.server.release(worker)
 
 
-def _optimizer_state(shard: _Shard) -> dict[int, Any]:
+def _optimizer_state(shard: _ServedShard) -> dict[int, Any]:
     state: dict[int, Any] = shard.optimizer.state_dict()["state"]
     return state
 
 
-def _restore_state(shard: _Shard, state: dict[int, Any], values: Sequence[torch.Tensor]) -> None:
+def _restore_state(
+    shard: _ServedShard, state: dict[int, Any], values: Sequence[torch.Tensor]
+) -> None:
     full_state = shard.optimizer.state_dict()
     shard.optimizer.load_state_dict({**full_state, "state": state})
     fill_tensors(shard.parameters, values)
@@ -203,7 +205,7 @@ class AsyncServer(Leader):
 
     def _open(self) -> torch.optim.Optimizer:
         config = self._config
-        self._shard = shard = _Shard(config, self._rendezvous, self._model)
+        self._shard = shard = _ServedShard(config, self._rendezvous, self._model)
         self._parameters = shard.parameters
         self._order = TrainingOrder(self._sizes[0], config.batch_size, 0, 1, config.seed)
         return shard.optimizer
@@ -263,7 +265,7 @@ class AsyncServer(Leader):
             self._last_push_s = time.perf_counter()
             self._push_rate = PushRate(self._last_push_s)
         self._resume()
-        while not self._is_over():
+        while not self._wait_for_epoch_end():
             stop = self._services.watcher.is_requested
             if not (stop or self._is_due()):
                 continue
@@ -292,7 +294,7 @@ class AsyncServer(Leader):
             return deque((None, portion) for portion in portions)
         return deque((worker, batches[n :: len(workers)]) for n, worker in enumerate(workers))
 
-    def _is_over(self) -> bool:
+    def _wait_for_epoch_end(self) -> bool:
         """Wait a moment; return whether all batches of this epoch are finished."""
         self._beat.beat(Phase.WAITING_FOR_OTHERS)
         with self._condition:
@@ -390,7 +392,6 @@ class AsyncServer(Leader):
         """Apply a push, and record it as a step of the job."""
         shard, state = self._shard, self._state
         now_s = time.perf_counter()
-        loss = message["loss"]
         shard.apply(worker, message, gradients)
         self._commit(hold=False)
         self._step_ms[worker] = message["ms"]
@@ -414,15 +415,16 @@ class AsyncServer(Leader):
             **self._push_rate.add(now_s, sample_count),
             "server queue": float(len(self._waiting_workers)),
         }
-        world_size = self._rendezvous.world_size
-        losses = [0.0] * world_size
-        losses[worker] = loss
         pending = PendingStep(
             *(state.step, state.epoch, state.epoch_step, message["rate"], since_last_push_s),
             *(self._config.gradient_norm is not None, metrics),
         )
-        rank_step_ms = tuple(self._step_ms.get(rank, 0.0) for rank in range(world_size))
-        result = StepResult(
+        self._held_step = pending, self._step_result(worker, message)
+
+    def _step_result(self, worker: int, message: Any) -> StepResult:
+        ranks, loss = range(self._rendezvous.world_size), message["loss"]
+        has_all_parts = self._live_workers <= self._rank_steps.keys()
+        return StepResult(
             stop=False,
             save=False,
             loss=loss,
@@ -430,13 +432,12 @@ class AsyncServer(Leader):
             norm_rank=worker,
             has_nan_buffer=message["has_nan_buffer"],
             metrics=message["metrics"],
-            losses=tuple(losses),
-            rank_step_ms=rank_step_ms,
-            rank_steps=tuple(self._rank_steps.get(rank, RankStep()) for rank in range(world_size))
-            if self._live_workers <= self._rank_steps.keys()
+            losses=tuple(loss if rank == worker else 0.0 for rank in ranks),
+            rank_step_ms=tuple(self._step_ms.get(rank, 0.0) for rank in ranks),
+            rank_steps=tuple(self._rank_steps.get(rank, RankStep()) for rank in ranks)
+            if has_all_parts
             else (),
         )
-        self._held_step = pending, result
 
     def _reassign_work(self, worker: int) -> None:
         """Give the batches of a lost worker to the others, in this epoch or the next."""

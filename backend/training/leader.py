@@ -403,8 +403,8 @@ class Leader(ABC):
         if self._held_step is not None:
             pending, result = self._held_step
             self._held_step = None
-            self._progress.recorder.pending_steps.append(pending)
-            self._progress.recorder.commit(result, hold)
+            self._progress.step_recorder.pending_steps.append(pending)
+            self._progress.step_recorder.commit(result, hold)
 
     def _drop_worker(self, worker: int, has_ended: bool) -> None:
         """Continue without a worker; the others get its work."""

@@ -262,7 +262,7 @@ class Trainer:
         # The schedule's step from the position, which is valid for any number of ranks.
         schedule_step = (train_state.epoch - 1) * self._order.steps_per_epoch
         schedule_step += train_state.position // self._order.global_batch
-        commit = self._progress.recorder.commit
+        commit = self._progress.step_recorder.commit
         batches: Iterator[Any] = iter(self._loader)
         started_s = time.perf_counter()
         for number in range(steps):
@@ -409,7 +409,7 @@ class Trainer:
             cpu_wait_ms,
         )
         train_state = self.train_state
-        self._progress.recorder.pending_steps.append(
+        self._progress.step_recorder.pending_steps.append(
             PendingStep(
                 train_state.step + 1,
                 train_state.epoch,
@@ -455,9 +455,9 @@ class Trainer:
         self._input_form = input_form(self.batch.data, self._user_dataset)
         rank_names = self._gather((list(metrics), list(trainable_parameters(self._model))))
         size = self.strategy.world_size
-        judges = [size - 1] if self.strategy.is_split else range(size)
+        measured_ranks = [size - 1] if self.strategy.is_split else range(size)
         names = (name for names, _ in rank_names for name in names)
-        self._step_sync = StepSync(names, self.strategy.rank, size, judges)
+        self._step_sync = StepSync(names, self.strategy.rank, size, measured_ranks)
         self._optimize(name for _, names in rank_names for name in names)
         self._set_layout()
         self._is_adopted = True

@@ -27,10 +27,10 @@ class RunProgress:
     Attributes:
         state: The position; from `open` on, the position of the checkpoint.
         saved_step: The step of the last checkpoint.
-        recorder: The recorder of the steps, from `plan` on.
+        step_recorder: The recorder of the steps, from `plan` on.
     """
 
-    recorder: StepRecorder
+    step_recorder: StepRecorder
 
     def __init__(
         self,
@@ -49,14 +49,14 @@ class RunProgress:
         self._gather = gather
         self._last_save_s = time.monotonic()
         self._last_metrics: dict[str, float] = {}
-        self._recorder: SampleRecorder | None = None
+        self._sample_recorder: SampleRecorder | None = None
 
     def open(self, subject: Subject, restore: Callable[[dict[str, Any]], None]) -> None:
         """Load the checkpoint or weights with which the run begins; ``restore`` gets the rest."""
         model, source = subject.model, Path(self._launch.resume_from or self._launch.start_from)
         if self._services is not None:
             reporter, data = self._services.reporter, subject.validation
-            self._recorder = SampleRecorder(data, reporter, self._beat) if data else None
+            self._sample_recorder = SampleRecorder(data, reporter, self._beat) if data else None
             # Before a checkpoint is loaded, whose NaN would not be on purpose.
             self._services.checkpointer.expected_nan = not_finite_names(
                 {"model": model.state_dict()}
@@ -84,7 +84,7 @@ class RunProgress:
         """Begin the run; ``remaining_steps`` are those of the current epoch."""
         state, epochs = self.state, self._config.epochs
         self._last_save_s, self.saved_step = time.monotonic(), state.step
-        self.recorder = StepRecorder(self._config, state, self._services, step_samples)
+        self.step_recorder = StepRecorder(self._config, state, self._services, step_samples)
         self._total_steps = state.step + max(
             0, remaining_steps + (epochs - state.epoch) * steps_per_epoch
         )
@@ -164,8 +164,8 @@ class RunProgress:
 
     def record_samples(self, answers: Mapping[int, Answer]) -> None:
         """Record the answers of a validation for the fixed samples."""
-        if self._recorder is not None:
-            self._recorder.record(self.state.step, self.state.epoch, answers)
+        if self._sample_recorder is not None:
+            self._sample_recorder.record(self.state.step, self.state.epoch, answers)
 
     def end_epoch(
         self,
@@ -176,7 +176,7 @@ class RunProgress:
         """Apply the early stop, go to the next epoch, and save a checkpoint if it is due."""
         rule, epoch_interval = self._config.early_stop, self._config.checkpoint.every_epochs
         self._last_metrics = metrics = {**(self.state.held_metrics or {}), **validation}
-        self.recorder.release(validation)
+        self.step_recorder.release(validation)
         if rule is not None:
             # Rank 0 has all values.
             self.state.check_early_stop(rule, self._gather(metrics.get(rule.metric))[0], metrics)
@@ -243,7 +243,7 @@ class RunProgress:
             saved = checkpointer.last_checkpoint
             if self._launch.steps_limit and saved is not None and not failure:
                 load_checkpoint(Path(saved.path))
-        self.recorder.release({})
+        self.step_recorder.release({})
         self._beat.beat(Phase.WAITING_FOR_OTHERS)
         self._require_saved()
 
@@ -265,4 +265,4 @@ class RunProgress:
         if failure and not may_be_unsaved:
             raise NotSaved(failure, newest_name)
         if nan_message:
-            self.recorder.fail(nan_message)
+            self.step_recorder.fail(nan_message)

@@ -118,10 +118,10 @@ class StepSync:
     """
 
     def __init__(
-        self, names: Iterable[str], rank: int, world_size: int, judges: Sequence[int] = ()
+        self, names: Iterable[str], rank: int, world_size: int, measured_ranks: Sequence[int] = ()
     ) -> None:
-        """``judges``: the ranks whose loss and metrics are the job's; all, if it is empty."""
-        self._judges = judges or range(world_size)
+        """``measured_ranks``: the ranks whose loss and metrics are the job's; all, if empty."""
+        self._measured_ranks = measured_ranks or range(world_size)
         self._rank = rank
         self._world_size = world_size
         self._metric_names = MetricNames()
@@ -254,7 +254,7 @@ class StepSync:
         return StepResult(
             stop=flags[_STOP] > 0,
             save=flags[_SAVE] > 0,
-            loss=sum(values[rank][0] for rank in self._judges) / len(self._judges),
+            loss=sum(values[rank][0] for rank in self._measured_ranks) / len(self._measured_ranks),
             norm=flags[_NORM],
             metrics=self.mean_metrics(rank_metrics),
             losses=tuple(rank_values[0] for rank_values in values),
@@ -270,7 +270,7 @@ class StepSync:
 
     def mean_metrics(self, rank_metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
         """Return the mean of each metric over the judging ranks that have it."""
-        return mean_metrics([rank_metrics[rank] for rank in self._judges])
+        return mean_metrics([rank_metrics[rank] for rank in self._measured_ranks])
 
 
 def mean_metrics(rank_metrics: Iterable[Mapping[str, float]]) -> dict[str, float]:

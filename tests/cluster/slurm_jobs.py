@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.view import JobView
-from backend.services.context.container import Services
+from backend.records.library.item import Kind
+from backend.services.context.container import Services, open_services
 from tests.cluster.slurm import SlurmCluster
-from tests.integration.tiny import ENDLESS, raw_job
+from tests.integration.tiny import ENDLESS, LOADER, raw_job, write_sources
 from tests.waiting import LIMIT_S, wait_for
+
+
+@contextmanager
+def login_desktop(slurm: SlurmCluster, folder: Path, loader: str = LOADER) -> Iterator[Services]:
+    """A desktop on the login node, with the parts of a tiny job in its library."""
+    services = open_services(slurm.data / "root", folder / "catalogue.sqlite")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
+        sources = write_sources(folder)
+        (folder / "loader/bks_dataset.py").write_text(loader)
+        for kind, source in zip((Kind.MODEL, Kind.LOADER, Kind.DATASET), sources, strict=True):
+            services.library.import_item(kind, source, "tiny")
+        yield services
+        services.close()
 
 
 class SlurmJobs:

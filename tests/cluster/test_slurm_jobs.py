@@ -11,12 +11,10 @@ from backend.base.errors import BackendError
 from backend.datastore.jobs.checkpoint_files import verify
 from backend.records.jobs.launch import launch_of
 from backend.records.jobs.state import JobState
-from backend.records.library.item import Kind
-from backend.services.context.container import Services, open_services
+from backend.services.context.container import Services
 from tests.cluster.slurm import NODES, SHORT_LIMIT_S, SlurmCluster
-from tests.cluster.slurm_jobs import SlurmJobs
+from tests.cluster.slurm_jobs import SlurmJobs, login_desktop
 from tests.fakes.mounted_root import MOUNTED
-from tests.integration.tiny import write_sources
 from tests.waiting import wait_for
 
 
@@ -28,17 +26,8 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
 
 @pytest.fixture(scope="module")
 def services(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
-    """A desktop that is the login node, with the parts of a tiny job in its library."""
-    folder = tmp_path_factory.mktemp("desktop")
-    services = open_services(slurm.data / "root", folder / "catalogue.sqlite")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
-        for kind, source in zip(
-            (Kind.MODEL, Kind.LOADER, Kind.DATASET), write_sources(folder), strict=True
-        ):
-            services.library.import_item(kind, source, "tiny")
+    with login_desktop(slurm, tmp_path_factory.mktemp("desktop")) as services:
         yield services
-        services.close()
 
 
 @pytest.fixture

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from backend.records.jobs.state import JobState
-from backend.records.library.item import Kind
-from backend.services.context.container import Services, open_services
+from backend.services.context.container import Services
 from tests.cluster.slurm import SlurmCluster
-from tests.cluster.slurm_jobs import SlurmJobs
-from tests.integration.tiny import LOADER, write_sources
+from tests.cluster.slurm_jobs import SlurmJobs, login_desktop
+from tests.integration.tiny import LOADER
 
 pytestmark = pytest.mark.slow
 HUNGRY_LOADER = LOADER.replace(
@@ -31,16 +30,8 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
 
 @pytest.fixture(scope="module")
 def services(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
-    folder = tmp_path_factory.mktemp("desktop")
-    services = open_services(slurm.data / "root", folder / "catalogue.sqlite")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
-        model, loader, dataset = write_sources(folder)
-        (loader / "bks_dataset.py").write_text(HUNGRY_LOADER)
-        for kind, source in ((Kind.MODEL, model), (Kind.LOADER, loader), (Kind.DATASET, dataset)):
-            services.library.import_item(kind, source, "tiny")
+    with login_desktop(slurm, tmp_path_factory.mktemp("desktop"), HUNGRY_LOADER) as services:
         yield services
-        services.close()
 
 
 @pytest.mark.parametrize("rank", [0, 1])

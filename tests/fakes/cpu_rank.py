@@ -16,7 +16,7 @@ class CpuLaunch(Launch, label="launch record"):
     def from_dict(cls, raw: Mapping[str, Any]) -> Launch:  # type: ignore[override]
         launch = Launch.from_dict(raw)
         placement = tuple(
-            Placement(gpu_placement.node, gpu_placement.slots)
+            Placement(gpu_placement.node, gpu_placement.process_count)
             for gpu_placement in launch.config.placement
         )
         return replace(launch, config=replace(launch.config, placement=placement))

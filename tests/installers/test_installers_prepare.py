@@ -345,14 +345,28 @@ def later(
     return lambda: prepare.main(arguments)
 
 
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[object]]:
+    """The commands that go on in the background; every other process starts."""
+    background_commands: list[list[object]] = []
+    popen: Callable[..., object] = subprocess.Popen
+
+    def start(command: list[object], *arguments: object, **options: object) -> object:
+        if command[0] == "nice":
+            background_commands.append(command)
+            return None
+        return popen(command, *arguments, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    return background_commands
+
+
 def test_while_horovod_is_built_the_program_starts_without_it(
     later: Callable[[], int],
     cache: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    commands: list[list[object]],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    commands: list[list[object]] = []
-    monkeypatch.setattr(subprocess, "Popen", _note_background(commands, subprocess.Popen))
     assert later() == 0
     python = (cache / "ready/key-without-horovod").read_text().strip()
     assert not list(Path(python).parents[1].glob("lib/python*/site-packages/horovod"))
@@ -365,11 +379,9 @@ def test_while_horovod_is_built_the_program_starts_without_it(
 def test_a_build_that_failed_in_the_background_is_said_and_tried_again(
     later: Callable[[], int],
     cache: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    commands: list[list[object]],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    commands: list[list[object]] = []
-    monkeypatch.setattr(subprocess, "Popen", _note_background(commands, subprocess.Popen))
     (cache / "horovod.log").write_text("Building …\nringmaster: This machine lacks g++.\n")
     assert later() == 0
     assert "Horovod was not built: This machine lacks g++." in capsys.readouterr().err
@@ -377,10 +389,8 @@ def test_a_build_that_failed_in_the_background_is_said_and_tried_again(
 
 
 def test_one_build_at_a_time_runs_in_the_background(
-    later: Callable[[], int], project: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+    later: Callable[[], int], project: Path, cache: Path, commands: list[list[object]]
 ) -> None:
-    commands: list[list[object]] = []
-    monkeypatch.setattr(subprocess, "Popen", _note_background(commands, subprocess.Popen))
     lock = cache / f"environments/{Recipe.read(project, 'headless').name}.lock"
     lock.parent.mkdir()
     with locked(lock, "it", None):
@@ -395,17 +405,3 @@ def test_an_available_wheel_leaves_nothing_for_later(
     assert later() == 0
     python = Path((cache / "ready/key").read_text().strip())
     assert list(python.parents[1].glob("lib/python*/site-packages/horovod"))
-
-
-def _note_background(
-    commands: list[list[object]], popen: Callable[..., subprocess.Popen[bytes]]
-) -> Callable[..., object]:
-    """Start every process but the one that is to go on in the background."""
-
-    def start(command: list[object], *arguments: object, **options: object) -> object:
-        if command[0] == "nice":
-            commands.append(command)
-            return None
-        return popen(command, *arguments, **options)
-
-    return start

@@ -56,7 +56,6 @@ class Stage:
         bar.show_nodes(nodes)
         for key, count in (("jobs", 13), ("datasets", 9), ("models", 14), ("loaders", 6)):
             bar.set_count(key, count)
-        bar.set_count("nodes", len(nodes))
 
     @cached_property
     def jobs(self) -> JobsPage:

@@ -14,7 +14,7 @@ the visible part only (`Smoothed`).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -62,6 +62,72 @@ class CurvePoint:
     time_s: float
     raw: float
     smoothed: float
+
+
+@dataclass(frozen=True)
+class DrawnAxis:
+    """The axis of a curve as it is drawn: from its origin, linear or logarithmic."""
+
+    x: MonotonicAxis
+    origin: float
+    is_log: bool
+
+    def value(self, coordinate: float) -> float:
+        return (_power(coordinate) if self.is_log else coordinate) + self.origin
+
+    def coordinates(self, x: Floats) -> Floats:
+        return np.log10(x - self.origin) if self.is_log else x - self.origin
+
+    def even_parts(
+        self, start: int, end: int, width_px: int, px_per_unit: float
+    ) -> Iterator[tuple[int, int, float]]:
+        """Yield parts of the points, with the number of points per pixel column.
+
+        In no part are the points much denser at the end than at the beginning.
+        """
+        if not self.is_log:
+            yield start, end, (end - start) / width_px
+            return
+        edges = [end]
+        upper_x = self.x.value_at(end - 1) - self.origin
+        while edges[-1] - start > _MIN_OCTAVE_POINTS:
+            upper_x /= 2
+            edge = max(self.x.find(upper_x + self.origin, "left"), start)
+            if edge < edges[-1]:
+                edges.append(edge)
+        if edges[-1] > start:
+            edges.append(start)
+        for part_start, part_end in pairwise(reversed(edges)):
+            low_x, high_x = self.coordinates(self.x.take(np.array([part_start, part_end - 1])))
+            part_px = max(int((high_x - low_x) * px_per_unit), 1)
+            yield part_start, part_end, (part_end - part_start) / part_px
+
+
+@dataclass(frozen=True)
+class PixelColumns:
+    """The lowest and the highest value in each pixel column that a curve crosses."""
+
+    x: Floats
+    low: Floats
+    high: Floats
+
+    @classmethod
+    def of_blocks(
+        cls, x: Floats, low: Floats, high: Floats, x0: float, px_per_unit: float
+    ) -> PixelColumns:
+        starts = np.flatnonzero(np.diff(np.floor((x - x0) * px_per_unit), prepend=-np.inf))
+        return cls(x[starts], np.fmin.reduceat(low, starts), np.fmax.reduceat(high, starts))
+
+    @property
+    def centre(self) -> Floats:
+        return self.low / 2 + self.high / 2
+
+    def pairs(self) -> tuple[Floats, Floats]:
+        """Return x and y of both ends of each column; a falling line meets the upper end first."""
+        centre = self.centre
+        is_falling = np.concatenate(([True], centre[1:] <= centre[:-1]))
+        ends = np.where(is_falling, (self.high, self.low), (self.low, self.high))
+        return np.repeat(self.x, 2), ends.T.ravel()
 
 
 class CurveData:
@@ -250,57 +316,32 @@ class CurveData:
 
         At most a pair of points per pixel column, minimum and maximum; the points themselves if
         they are fewer. One more point on either side, so that lines leave the picture. The smoothed
-        line is the middle of each pair, because its remaining noise would only make it thick.
-
-        Args:
-            log: x0, x1 and the result are logarithms of x.
+        line is the middle of each pair, because its remaining noise would only make it thick. With
+        ``log`` x0, x1 and the result are logarithms of x.
         """
         if width_px < 1 or not x1 > x0:
             return _EMPTY, _EMPTY
-        x, origin = self._axis(axis), self._origin(axis)
-        low_x, high_x = (_power(x0), _power(x1)) if log else (x0, x1)
-        start = max(x.find(low_x + origin, "left") - 1, self._first_index(axis, log=log))
-        end = min(x.find(high_x + origin, "right") + 1, x.size)
+        x = self._axis(axis)
+        drawn_axis = DrawnAxis(x, self._origin(axis), log)
+        start = max(x.find(drawn_axis.value(x0), "left") - 1, self._first_index(axis, log=log))
+        end = min(x.find(drawn_axis.value(x1), "right") + 1, x.size)
         if end <= start:
             return _EMPTY, _EMPTY
-
-        def to_coordinates(raw_x: Floats) -> Floats:
-            return np.log10(raw_x - origin) if log else raw_x - origin
-
         read = partial(self._cut, smoothed=smoothed)
         if end - start <= 2 * width_px:
-            return to_coordinates(x.cut(start, end)), read(start, end)
+            return drawn_axis.coordinates(x.cut(start, end)), read(start, end)
         smooth = self._smooth if smoothed else None
         levels = self._raw_levels if smooth is None else smooth.levels
-        edges = [start, end]
-        if log:
-            edges = _octaves(x, origin, start, end)
-        parts = []
-        for part_start, part_end in pairwise(edges):
-            part_px = width_px
-            if log:
-                part_range = to_coordinates(x.take(np.array([part_start, part_end - 1])))
-                part_px = max(int((part_range[1] - part_range[0]) / (x1 - x0) * width_px), 1)
-            parts.append(
-                levels.blocks(read, part_start, part_end, (part_end - part_start) / part_px)
-            )
-        starts, low, high = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        block_x = to_coordinates(x.take(starts))
-        column_numbers = np.floor((block_x - x0) * (width_px / (x1 - x0)))
-        column_starts = np.flatnonzero(np.diff(column_numbers, prepend=-np.inf))
-        low = np.fmin.reduceat(low, column_starts)
-        high = np.fmax.reduceat(high, column_starts)
+        px_per_unit = width_px / (x1 - x0)
+        parts = drawn_axis.even_parts(start, end, width_px, px_per_unit)
+        blocks = zip(*(levels.blocks(read, *part) for part in parts), strict=True)
+        starts, low, high = (np.concatenate(arrays) for arrays in blocks)
+        block_x = drawn_axis.coordinates(x.take(starts))
+        columns = PixelColumns.of_blocks(block_x, low, high, x0, px_per_unit)
+        line_x, line_y = columns.pairs() if smooth is None else (columns.x, columns.centre)
         # The last point keeps its own x: the name of the curve is next to it.
-        last_x, last_y = to_coordinates(x.cut(end - 1, end)), read(end - 1, end)
-        centre = low / 2 + high / 2
-        if smooth is not None:
-            return np.append(block_x[column_starts], last_x), np.append(centre, last_y)
-        pair_x, pair_y = np.repeat(block_x[column_starts], 2), np.empty(2 * len(column_starts))
-        # A falling line meets the upper end of a column first.
-        is_falling = np.concatenate(([True], centre[1:] <= centre[:-1]))
-        pair_y[0::2] = np.where(is_falling, high, low)
-        pair_y[1::2] = np.where(is_falling, low, high)
-        return np.append(pair_x, last_x), np.append(pair_y, last_y)
+        last_x, last_y = drawn_axis.coordinates(x.cut(end - 1, end)), read(end - 1, end)
+        return np.append(line_x, last_x), np.append(line_y, last_y)
 
     def nearest_point(self, axis: XAxis, x: float) -> CurvePoint | None:
         """The point nearest to `x`; None outside the curve."""
@@ -373,23 +414,6 @@ class CurveData:
 
 
 _EMPTY: Floats = np.empty(0)
-
-
-def _octaves(x: MonotonicAxis, origin: float, start: int, end: int) -> list[int]:
-    """The indices at which to split the points for a logarithmic axis.
-
-    In no part are the points much denser at the end than at the beginning.
-    """
-    edges = [end]
-    upper_x = x.value_at(end - 1) - origin
-    while edges[-1] - start > _MIN_OCTAVE_POINTS:
-        upper_x /= 2
-        edge = max(x.find(upper_x + origin, "left"), start)
-        if edge < edges[-1]:
-            edges.append(edge)
-    if edges[-1] > start:
-        edges.append(start)
-    return edges[::-1]
 
 
 def _power(exponent: float) -> float:

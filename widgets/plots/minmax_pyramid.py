@@ -12,7 +12,7 @@ import numpy as np
 
 from widgets.plots.growable_array import Floats, GrowableArray, Indices
 
-Read: TypeAlias = Callable[[int, int], Floats]
+PointReader: TypeAlias = Callable[[int, int], Floats]
 """Returns the points from an index up to, not including, another."""
 
 FACTOR = 16
@@ -74,7 +74,7 @@ class Pyramid:
             level.shorten(size)
 
     def blocks(
-        self, read: Read, start: int, end: int, points_per_column: float
+        self, read: PointReader, start: int, end: int, points_per_column: float
     ) -> tuple[Indices, Floats, Floats]:
         """Points ``start`` … ``end`` in blocks, a few per pixel column.
 

@@ -85,7 +85,7 @@ class RunningJob(QWidget):
         self._time_left.setText(formats.short_time_left(view.status.eta_s))
         unit = "GPU" if view.config.uses_gpus else "process"
         plural = "GPUs" if view.config.uses_gpus else "processes"
-        processes = formats.plural(view.slot_count, unit, plural)
+        processes = formats.plural(view.process_count, unit, plural)
         self._phase.setText(view.contact_warning or f"{processes} · {view.state_label}")
         self._phase.set_color_role("warn" if view.contact_warning else "text2")
         self._update_colors()
@@ -145,7 +145,7 @@ def ring_segments(view: JobView) -> Sequence[Mark]:
         return marks
     worst_marks: list[Mark] = []
     for placement in view.config.placement[:MAX_SEGMENTS]:
-        node_marks, marks = marks[: placement.slots], marks[placement.slots :]
+        node_marks, marks = marks[: placement.process_count], marks[placement.process_count :]
         worst_marks.append("bad" if "bad" in node_marks else "warn" if "warn" in node_marks else "")
     return worst_marks
 
@@ -365,6 +365,7 @@ class SideBar(QWidget):
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
         """Show all nodes in their fixed order."""
         self.cluster.show_nodes(states)
+        self.set_count("nodes", len(states))
         self._update_live()
 
     def set_narrow(self, narrow: bool) -> None:

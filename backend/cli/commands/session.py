@@ -44,14 +44,14 @@ def start(
     open: Annotated[bool, "open it in the browser, which is the default, or do not"] = True,
 ) -> Answer | int:
     """Start JupyterLab or a terminal on a node, and open it in the browser."""
-    services, begin = session.services, start_time(not_before)
+    services, start = session.services, start_time(not_before)
     limits = ("--hours", f"{hours:g}", "--idle-min", f"{idle_min:g}")
     arguments = (*limits, "--folder", folder) if folder else limits
     arguments = (*arguments, "--kind", kind) if kind != "jupyter" else arguments
     raw = services.sessions.job_file(node, gpus, arguments)
-    if queue or begin is not None:
+    if queue or start is not None:
         view = services.jobs.create(raw, session.progress)
-        queued_job = services.queue.enqueue(view.id, not_before=begin, progress=session.progress)
+        queued_job = services.queue.enqueue(view.id, not_before=start, progress=session.progress)
         view = services.queries.show(view.id)
         return Answer(view, f"{view.id}: {view.state_label}. {queued_job.full_message}")
     view = services.jobs.create_and_start(raw, session.progress)

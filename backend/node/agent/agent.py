@@ -94,22 +94,22 @@ class Agent:
         self._status = PreallocatedFile(folder.status)
 
     def work(self, lock: ServiceLock) -> None:
-        next_reading = next_runs = time.monotonic()
+        next_reading_s = next_run_check_s = time.monotonic()
         while True:
             self.beat()
             now_s = time.monotonic()
             # A job that lost its head must continue within a minute.
-            if now_s >= next_runs or self._run_watch.watches_heads:
-                next_runs = now_s + _RUNS_EVERY_S
+            if now_s >= next_run_check_s or self._run_watch.watches_heads:
+                next_run_check_s = now_s + _RUNS_EVERY_S
                 self._closing_call.run_in_background(self._attend_runs)
             elif self._scheduler is not None and self._scheduler.has_work:
                 self._closing_call.run_in_background(self._attend_queue)
-            next_reading = max(next_reading + self._interval_s, now_s)
-            if lock.wait(next_reading - now_s):
+            next_reading_s = max(next_reading_s + self._interval_s, now_s)
+            if lock.wait(next_reading_s - now_s):
                 return
 
     def beat(self) -> bool:
-        """Read and write once; False when it could not be written now."""
+        """Take a reading and write it; return False if the data root refused it."""
         reading = self._newest_reading = self._probe.read()
         lines = self._history.lines(reading)
         try:

@@ -406,11 +406,9 @@ def _read_capacities(root: DataRoot, launch: Launch) -> dict[str, NodeCapacity]:
         time.sleep(0.2)
     live_runs = LiveRuns(root).read()
     busy_nodes = {
-        slot.node for running in live_runs.running for slot in running.slots if slot.processes
+        use.node for running in live_runs.running for use in running.uses if use.processes
     }
-    used_gpus = {
-        gpu for running in live_runs.running for slot in running.slots for gpu in slot.gpus
-    }
+    used_gpus = {gpu for running in live_runs.running for use in running.uses for gpu in use.gpus}
     capacities: dict[str, NodeCapacity] = {}
     for node in nodes:
         with suppress(OSError, ValueError):

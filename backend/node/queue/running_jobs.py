@@ -21,7 +21,7 @@ from backend.records.base.schema import Record
 from backend.records.jobs.launch import RankPlan
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.status import START_LIMIT_S, ProcessIdentity, last_status
-from backend.records.queue.entry import RunningJob, Slot, node_key
+from backend.records.queue.entry import NodeUse, RunningJob, node_key
 from backend.records.sweeps.spec import sweep_of
 
 _OTHER_DESK = "?"
@@ -128,13 +128,13 @@ def _running(folder: JobFolder, launch: _Launch) -> RunningJob:
             gpus.setdefault(key, []).append(plan.gpu)
         else:
             processes[key] = processes.get(key, 0) + 1
-    slots = [Slot(key, tuple(uuids)) for key, uuids in gpus.items()]
-    slots += [Slot(key, processes=count) for key, count in processes.items()]
+    uses = [NodeUse(key, tuple(uuids)) for key, uuids in gpus.items()]
+    uses += [NodeUse(key, processes=count) for key, count in processes.items()]
     status = last_status(folder)
     name = str(launch.config.get("name", folder.job_id))
     eta_s = status.eta_s if status else None
     sweep = sweep_of(map(str, launch.config.get("tags", ())))
-    return RunningJob(folder.job_id, name, tuple(slots), eta_s, sweep)
+    return RunningJob(folder.job_id, name, tuple(uses), eta_s, sweep)
 
 
 def _desk_of(folder: JobFolder, launch: _Launch) -> str:

@@ -207,7 +207,7 @@ class Scheduler:
 
         folder = self._root.job(entry.job_id)
         launch = launch_of(folder.queued_launch, entry.run)
-        down_nodes = [slot.node for slot in entry.slots if queue_state.nodes[slot.node].down_reason]
+        down_nodes = [use.node for use in entry.uses if queue_state.nodes[use.node].down_reason]
         if launch is not None and now_s >= self._next_wake_s:
             self._next_wake_s = now_s + _DROP_AFTER_S
             remote_cleanup.wake_agents(launch, down_nodes)
@@ -286,7 +286,7 @@ class Scheduler:
         if own_reading is None:
             return None
         nodes: dict[str, NodeView] = {}
-        for key in {slot.node for entry in entries for slot in entry.slots}:
+        for key in {use.node for entry in entries for use in entry.uses}:
             if key == self._key:
                 nodes[key] = node_view_of(own_reading, running_jobs.tags, is_a_desk=self._is_a_desk)
             elif is_a_desk(key):

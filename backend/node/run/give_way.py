@@ -36,7 +36,7 @@ from backend.records.jobs.status import RunExit
 from backend.records.jobs.stop_request import StopRequest, stop_requested
 from backend.records.nodes.entry import NodeEntry, gives_way_at
 from backend.records.nodes.reading import NodeReading
-from backend.records.queue.entry import QueueEntry, Slot, node_key, node_label
+from backend.records.queue.entry import NodeUse, QueueEntry, node_key, node_label
 from backend.records.queue.scheduling import give_way_message, quiet_after, reservations_of
 
 EVERY_S = 2.0
@@ -99,18 +99,18 @@ class GiveWayWatch:
         if self._monotonic() < self._next_queue_s:
             return ""
         self._next_queue_s = self._monotonic() + _QUEUE_EVERY_S
-        slots = [
-            Slot(node_key(node, machine()), tuple(gpus), 0 if gpus else 1)
+        uses = [
+            NodeUse(node_key(node, machine()), tuple(gpus), 0 if gpus else 1)
             for node, gpus in self._gpus.items()
             if self._gives_way_on(node)
         ]
         now, entries = self._now().astimezone(), tuple[QueueEntry, ...]()
         with suppress(OSError):
-            entries = queue_entries.entries(self._root) if slots else ()
+            entries = queue_entries.entries(self._root) if uses else ()
         for reservation in reservations_of(entries, now):
-            slot = reservation.competing_slot(slots)
-            if slot is not None and reservation.begin <= now:
-                return f"Paused: {reservation.message(node_label(slot.node), now)}"
+            use = reservation.competing_use(uses)
+            if use is not None and reservation.start <= now:
+                return f"Paused: {reservation.message(node_label(use.node), now)}"
         return ""
 
     def _gives_way_on(self, node: str) -> bool:

@@ -60,7 +60,7 @@ def command(launch: Launch) -> tuple[str, ...]:
 
 def _mpirun(launch: Launch) -> list[str]:
     config, launcher = launch.config, launch.launcher
-    slots = Counter(plan.node for plan in launch.ranks)
+    rank_counts = Counter(plan.node for plan in launch.ranks)
     hosts = {plan.node: plan.host for plan in launch.ranks}
     argv = [launcher.path, "--bind-to", "none", "--map-by", "slot"]
     argv += ["--mca", "pml", "ob1", "--mca", "btl", "^openib"]
@@ -69,7 +69,7 @@ def _mpirun(launch: Launch) -> list[str]:
         # them: two had 51 % efficiency instead of 84 with RetinaNet on 2 cores (docs/studies). With
         # more ranks than cores, an allreduce of 400 kB took 220–380 ms instead of 3–13.
         argv += ["--mca", "mpi_yield_when_idle", "1"]
-    if len(slots) > 1:
+    if len(rank_counts) > 1:
         argv += _between_nodes(launch)
     secret = () if config.script else (SECRET_VARIABLE,)
     for name in (*_EXPORTED, PORT_VARIABLE, *secret):
@@ -77,7 +77,11 @@ def _mpirun(launch: Launch) -> list[str]:
     argv += ["-np", str(len(launch.ranks))]
     if launcher.is_allocated:
         return argv
-    return [*argv, "-H", ",".join(f"{_host(node, hosts[node])}:{n}" for node, n in slots.items())]
+    return [
+        *argv,
+        "-H",
+        ",".join(f"{_host(node, hosts[node])}:{n}" for node, n in rank_counts.items()),
+    ]
 
 
 def environment(launch: Launch) -> dict[str, str]:

@@ -418,7 +418,11 @@ class JobConfig:
 
     def processes_on(self, placement: Placement) -> int:
         """Return the number of processes that start on a node."""
-        return placement.slots if self.processes_per == "gpu" else min(1, placement.slots)
+        return (
+            placement.process_count
+            if self.processes_per == "gpu"
+            else min(1, placement.process_count)
+        )
 
     @property
     def unknown_placeholder(self) -> str:

@@ -189,6 +189,7 @@ def _effective_settings(config: JobConfig, references: Mapping[str, str]) -> dic
     # The nodes of an allocation have no names yet.
     if config.allocation is None or config.placement != config.allocation.placements():
         raw["placement"] = ", ".join(
-            f"{node_label(placement.node)} × {placement.slots}" for placement in config.placement
+            f"{node_label(placement.node)} × {placement.process_count}"
+            for placement in config.placement
         )
     return flatten(raw)

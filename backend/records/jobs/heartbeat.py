@@ -63,8 +63,8 @@ _PHASE_TEXTS = {
 def report_to_guard(record: Mapping[str, Any]) -> None:
     """Report to the guard what ended the rank; without a guard there is no memory for it."""
     with suppress(KeyError, ValueError, OSError):
-        memory = int(os.environ[LAST_WORDS_VARIABLE])
-        os.pwrite(memory, json.dumps(record).encode(), 0)
+        descriptor = int(os.environ[LAST_WORDS_VARIABLE])
+        os.pwrite(descriptor, json.dumps(record).encode(), 0)
 
 
 class RankHeartbeat:

@@ -38,7 +38,7 @@ class Placement:
         return dict(self.shared_gpus).get(gpu, "")
 
     @property
-    def slots(self) -> int:
+    def process_count(self) -> int:
         return len(self.gpus) or self.processes
 
     def to_dict(self) -> dict[str, Any]:

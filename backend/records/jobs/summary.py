@@ -212,7 +212,7 @@ def summary_of(view: JobView) -> JobSummary:
         progress=view.progress,
         best_metric=view.best_metric,
         nodes=view.nodes,
-        world_size=view.slot_count,
+        world_size=view.process_count,
         uses_gpus=config.uses_gpus,
         created_s=seconds(view.created),
         started_s=seconds(view.status.started_at),

@@ -105,9 +105,9 @@ class JobView:
         return self.config.world_size
 
     @property
-    def slot_count(self) -> int:
+    def process_count(self) -> int:
         """Return its GPUs, or its processes on CPUs; one process may have several GPUs."""
-        return sum(placement.slots for placement in self.config.placement)
+        return sum(placement.process_count for placement in self.config.placement)
 
     @property
     def uses_gpus(self) -> bool:
@@ -129,15 +129,15 @@ class JobView:
         """Return the seconds that all its runs took, each times its GPUs; None on CPUs."""
         status = self.status
         ended_s = seconds(status.ended_at) or (now_s if self.state.is_live else 0.0)
-        gpus = self.slot_count if self.uses_gpus else 0
+        gpus = self.process_count if self.uses_gpus else 0
         return gpu_seconds(status.earlier_gpu_s, gpus, seconds(status.started_at), ended_s)
 
     def ranks(self) -> Iterator[tuple[int, Placement, str]]:
         """Yield each rank, its node, and the UUID of its GPU or "", in the placement's order."""
         rank = 0
         for placement in self.config.placement:
-            for slot in range(placement.slots):
-                yield rank, placement, placement.gpus[slot] if placement.gpus else ""
+            for index in range(placement.process_count):
+                yield rank, placement, placement.gpus[index] if placement.gpus else ""
                 rank += 1
 
     def slowest(self) -> tuple[int, float] | None:

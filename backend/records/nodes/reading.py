@@ -295,7 +295,7 @@ class Orphan(Record, label="orphan", rules=STRICT):
 
 @dataclass(frozen=True)
 class Finding:
-    """A result of ``doctor``, ``node check`` or the preflight check."""
+    """A result of the commands ``doctor`` and ``node check``, or of the preflight check."""
 
     check: str
     ok: bool

@@ -56,18 +56,18 @@ class WaitReason:
 
 
 @dataclass(frozen=True)
-class Slot:
+class NodeUse:
     """The resources that a job has or needs on one node. ``node`` is a `node_key`."""
 
     node: str
     gpus: tuple[str, ...] = ()
     processes: int = 0
 
-    def competes_with(self, other_slot: Slot) -> bool:
-        if self.node != other_slot.node:
+    def competes_with(self, other_use: NodeUse) -> bool:
+        if self.node != other_use.node:
             return False
-        if self.gpus or other_slot.gpus:
-            return bool(set(self.gpus) & set(other_slot.gpus))
+        if self.gpus or other_use.gpus:
+            return bool(set(self.gpus) & set(other_use.gpus))
         return True
 
 
@@ -136,8 +136,8 @@ class QueueEntry(Record, label="queued job", newest_schema=SCHEMA, rules=STRICT)
     schema: int = SCHEMA
 
     @property
-    def slots(self) -> tuple[Slot, ...]:
-        return slots_of(self.placement, self.machine)
+    def uses(self) -> tuple[NodeUse, ...]:
+        return uses_of(self.placement, self.machine)
 
     @property
     def head(self) -> str:
@@ -169,7 +169,7 @@ class RunningJob:
 
     job_id: str
     name: str
-    slots: tuple[Slot, ...]
+    uses: tuple[NodeUse, ...]
     remaining_s: float | None = None
     sweep: str = ""
 
@@ -230,9 +230,9 @@ def sorted_entries(entries: Iterable[QueueEntry]) -> tuple[QueueEntry, ...]:
     return tuple(sorted(entries, key=lambda entry: entry.sort_key))
 
 
-def slots_of(placement: Iterable[Placement], machine: str) -> tuple[Slot, ...]:
+def uses_of(placement: Iterable[Placement], machine: str) -> tuple[NodeUse, ...]:
     return tuple(
-        Slot(node_key(p.node, machine), p.gpus, 0 if p.gpus else p.processes) for p in placement
+        NodeUse(node_key(p.node, machine), p.gpus, 0 if p.gpus else p.processes) for p in placement
     )
 
 

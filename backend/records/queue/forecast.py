@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from backend.records.base.timestamps import instant
 from backend.records.queue.entry import (
     Cause,
+    NodeUse,
     QueueEntry,
-    Slot,
     WaitReason,
     sorted_entries,
 )
@@ -28,14 +28,14 @@ def seconds_to_start(
 ) -> dict[str, float | None]:
     """Return the seconds to the start of each waiting job; None if it is not known.
 
-    The jobs are placed one after the other on the slots that they need. A run or a job of unknown
-    duration makes the start of later jobs on its slots unknown too, and so does a cause without
+    The jobs are placed one after the other on the nodes and GPUs that they need. A run or a job of
+    unknown duration makes the start of later jobs there unknown, too, and so does a cause without
     a known end (a foreign process, a full disk). A job that has to wait for a reservation starts
     after it.
     """
     start_times: dict[str, float | None] = {}
-    reservations: list[tuple[Slot, float | None]] = [
-        (slot, running.remaining_s) for running in cluster_state.running for slot in running.slots
+    reservations: list[tuple[NodeUse, float | None]] = [
+        (use, running.remaining_s) for running in cluster_state.running for use in running.uses
     ]
     entries = sorted_entries(entries)
     coming = reservations_of(entries, cluster_state.now)
@@ -55,7 +55,7 @@ def seconds_to_start(
             end = None
             if start is not None and entry.known_s is not None:
                 end = start + entry.known_s
-            reservations += [(slot, end) for slot in entry.slots]
+            reservations += [(use, end) for use in entry.uses]
     return start_times
 
 
@@ -72,7 +72,7 @@ def _after(
 
 
 def _earliest_start(
-    entry: QueueEntry, reservations: list[tuple[Slot, float | None]], cluster_state: ClusterState
+    entry: QueueEntry, reservations: list[tuple[NodeUse, float | None]], cluster_state: ClusterState
 ) -> float | None:
     not_before = instant(entry.not_before)
     start = (
@@ -80,19 +80,19 @@ def _earliest_start(
         if not_before is not None
         else 0.0
     )
-    for slot in entry.slots:
-        node = cluster_state.nodes.get(slot.node)
-        competing_slots = [
-            (reserved_slot, end)
-            for reserved_slot, end in reservations
-            if reserved_slot.competes_with(slot)
+    for use in entry.uses:
+        node = cluster_state.nodes.get(use.node)
+        competing_uses = [
+            (reserved_use, end)
+            for reserved_use, end in reservations
+            if reserved_use.competes_with(use)
         ]
         if node is None:
             return None
-        if slot.gpus:
-            end_times = [end for _, end in competing_slots]
+        if use.gpus:
+            end_times = [end for _, end in competing_uses]
         else:
-            end_times = _ends_to_wait_for(slot, competing_slots, node.cores)
+            end_times = _ends_to_wait_for(use, competing_uses, node.cores)
         for end in end_times:
             if end is None:
                 return None
@@ -101,18 +101,18 @@ def _earliest_start(
 
 
 def _ends_to_wait_for(
-    slot: Slot, competing_slots: list[tuple[Slot, float | None]], cores: int
+    use: NodeUse, competing_uses: list[tuple[NodeUse, float | None]], cores: int
 ) -> list[float | None]:
     """Return the ends after which enough cores are free, the earliest first."""
-    used_processes = sum(reserved_slot.processes for reserved_slot, _ in competing_slots)
+    used_processes = sum(reserved_use.processes for reserved_use, _ in competing_uses)
     end_times: list[float | None] = []
     infinite_time = float("inf")
-    for reserved_slot, end in sorted(
-        competing_slots, key=lambda pair: infinite_time if pair[1] is None else pair[1]
+    for reserved_use, end in sorted(
+        competing_uses, key=lambda pair: infinite_time if pair[1] is None else pair[1]
     ):
-        if used_processes == 0 or used_processes + slot.processes <= cores:
+        if used_processes == 0 or used_processes + use.processes <= cores:
             break
-        used_processes -= reserved_slot.processes
+        used_processes -= reserved_use.processes
         end_times.append(end)
     return end_times
 

@@ -25,9 +25,9 @@ from backend.records.nodes.reading import Gpu, GpuProcess, NodeReading
 from backend.records.queue.entry import (
     PROCESSES_PER_CORE,
     Cause,
+    NodeUse,
     QueueEntry,
     RunningJob,
-    Slot,
     WaitReason,
     node_label,
     sorted_entries,
@@ -89,28 +89,31 @@ class Reservation:
     """The time for which a queued job has what it needs for itself."""
 
     entry: QueueEntry
-    begin: datetime
+    start: datetime
     end: datetime
 
-    def competing_slot(self, slots: Iterable[Slot]) -> Slot | None:
-        """Return the first of ``slots`` that has something of it."""
-        own_slots = self.entry.slots
-        return next((s for s in slots if any(s.competes_with(own) for own in own_slots)), None)
+    def overlaps(self, other: Reservation) -> bool:
+        return other.start < self.end and self.start < other.end
 
-    def blocks(self, entry: QueueEntry, start: datetime) -> bool:
-        """Return whether ``entry`` may not start then: it would reach into this time."""
-        if self.competing_slot(entry.slots) is None or start >= self.end:
+    def competing_use(self, uses: Iterable[NodeUse]) -> NodeUse | None:
+        """Return the first of ``uses`` that needs a reserved GPU or core."""
+        own_uses = self.entry.uses
+        return next((s for s in uses if any(s.competes_with(use) for use in own_uses)), None)
+
+    def blocks(self, entry: QueueEntry, job_start: datetime) -> bool:
+        """Return whether a job that starts then would reach into this time."""
+        if self.competing_use(entry.uses) is None or job_start >= self.end:
             return False
-        if start < self.begin and entry.gives_way:
+        if job_start < self.start and entry.gives_way:
             return False
         duration_s = entry.known_s
-        return duration_s is None or (self.begin - start).total_seconds() < duration_s
+        return duration_s is None or (self.start - job_start).total_seconds() < duration_s
 
     def message(self, label: str, now: datetime, verb: str = "is") -> str:
         user = f" by {sanitize(self.entry.user)}" if self.entry.user else ""
         return (
             f"{label} {verb} reserved for “{sanitize(self.entry.name)}”{user} from "
-            f"{_time_text(self.begin, now)} to {_time_text(self.end, now)}."
+            f"{_time_text(self.start, now)} to {_time_text(self.end, now)}."
         )
 
 
@@ -118,13 +121,13 @@ def reservations_of(entries: Iterable[QueueEntry], now: datetime) -> tuple[Reser
     """Return the reservations that are not over, the earliest first."""
     reservations = []
     for entry in sorted_entries(entries):
-        begin = instant(entry.not_before)
-        if begin is None or not entry.length_s or entry.refusal:
+        start = instant(entry.not_before)
+        if start is None or not entry.length_s or entry.refusal:
             continue
-        end = begin + timedelta(seconds=entry.length_s)
+        end = start + timedelta(seconds=entry.length_s)
         if now < end:
-            reservations.append(Reservation(entry, begin, end))
-    return tuple(sorted(reservations, key=lambda reservation: reservation.begin))
+            reservations.append(Reservation(entry, start, end))
+    return tuple(sorted(reservations, key=lambda reservation: reservation.start))
 
 
 def wait_reasons(
@@ -139,13 +142,13 @@ def wait_reasons(
         for reservation in reservations_of(entries, cluster_state.now)
         if not _refusal(reservation.entry, cluster_state)
     ]
-    due_ids = {r.entry.job_id for r in reservations if r.begin <= cluster_state.now}
+    due_ids = {r.entry.job_id for r in reservations if r.start <= cluster_state.now}
     for entry in sorted(entries, key=lambda entry: entry.job_id not in due_ids):
         reason = wait_reason(entry, earlier_entries, cluster_state, reservations)
         reasons[entry.job_id] = reason
         if reason is None:
             started_job = RunningJob(
-                entry.job_id, entry.name, entry.slots, entry.lasts_s, entry.sweep
+                entry.job_id, entry.name, entry.uses, entry.lasts_s, entry.sweep
             )
             cluster_state = replace(cluster_state, running=(*cluster_state.running, started_job))
         elif reason.cause in _RESERVING_CAUSES:
@@ -176,12 +179,12 @@ def wait_reason(
             end = not_before + timedelta(seconds=entry.length_s)
             message = f"{message[:-1]}, reserved to {_time_text(end, cluster_state.now)}."
         return WaitReason(Cause.NOT_BEFORE, message)
-    for slot in entry.slots:
-        node = cluster_state.nodes[slot.node]
+    for use in entry.uses:
+        node = cluster_state.nodes[use.node]
         if node.down_reason:
             return WaitReason(Cause.NODE_DOWN, node.down_reason)
-        if slot.gpus and node.gpu_read_error:
-            message = f"{_capitalize(node_label(slot.node))}: {node.gpu_read_error}."
+        if use.gpus and node.gpu_read_error:
+            message = f"{_capitalize(node_label(use.node))}: {node.gpu_read_error}."
             return WaitReason(Cause.NODE_DOWN, message)
     return (
         _disk_reason(entry, cluster_state)
@@ -197,21 +200,21 @@ def wait_reason(
 
 
 def _refusal(entry: QueueEntry, cluster_state: ClusterState) -> str:
-    for slot in entry.slots:
-        label = node_label(slot.node)
-        node = cluster_state.nodes.get(slot.node)
+    for use in entry.uses:
+        label = node_label(use.node)
+        node = cluster_state.nodes.get(use.node)
         if node is None:
             return f"{sanitize(label)} is no longer a node of this data root. {_LEAVE}"
         # A node that is off reports no GPUs, but may still have them.
         is_known = not (node.down_reason or node.gpu_read_error)
-        missing_gpus = [gpu for gpu in slot.gpus if gpu not in node.gpus] if is_known else []
+        missing_gpus = [gpu for gpu in use.gpus if gpu not in node.gpus] if is_known else []
         if missing_gpus:
             return f"{sanitize(missing_gpus[0])} is no longer on {label}. {_LEAVE}"
-        slots = node.cores * PROCESSES_PER_CORE
-        if slot.processes > slots and not node.down_reason:
+        process_limit = node.cores * PROCESSES_PER_CORE
+        if use.processes > process_limit and not node.down_reason:
             return (
                 f"{_capitalize(label)} has {_count(node.cores, 'core')}, enough for "
-                f"{slots} processes; the job asks for {slot.processes}. {_LEAVE}"
+                f"{process_limit} processes; the job asks for {use.processes}. {_LEAVE}"
             )
     return ""
 
@@ -251,15 +254,17 @@ def _reserved_reason(
     for reservation in reservations:
         if reservation.entry.job_id == entry.job_id:
             return None  # Later reservations wait for it.
-        slot = reservation.competing_slot(entry.slots)
-        if slot is not None and reservation.blocks(entry, now):
-            shared_gpus = {gpu for own in reservation.entry.slots for gpu in own.gpus}
+        use = reservation.competing_use(entry.uses)
+        if use is not None and reservation.blocks(entry, now):
+            shared_gpus = {
+                gpu for reserved_use in reservation.entry.uses for gpu in reserved_use.gpus
+            }
             names = [
-                cluster_state.nodes[slot.node].gpus.get(gpu, gpu)
-                for gpu in slot.gpus
+                cluster_state.nodes[use.node].gpus.get(gpu, gpu)
+                for gpu in use.gpus
                 if gpu in shared_gpus
             ]
-            label = _capitalize(node_label(slot.node))
+            label = _capitalize(node_label(use.node))
             return WaitReason(
                 Cause.RESERVED,
                 reservation.message(f"{names[0]} of {label}" if names else label, now),
@@ -268,13 +273,13 @@ def _reserved_reason(
 
 
 def _turn_reason(entry: QueueEntry, earlier_entries: Sequence[QueueEntry]) -> WaitReason | None:
-    for slot in entry.slots:
+    for use in entry.uses:
         for earlier_entry in earlier_entries:
-            if any(slot.competes_with(earlier_slot) for earlier_slot in earlier_entry.slots):
+            if any(use.competes_with(earlier_use) for earlier_use in earlier_entry.uses):
                 return WaitReason(
                     Cause.TURN,
                     f"Waiting for “{sanitize(earlier_entry.name)}”, which is before it in the "
-                    f"queue on {node_label(slot.node)}.",
+                    f"queue on {node_label(use.node)}.",
                 )
     return None
 
@@ -284,11 +289,11 @@ def _holder_reason(
     cluster_state: ClusterState,
     holders_of: Callable[[NodeView], Mapping[str, str]],
 ) -> WaitReason | None:
-    for slot in entry.slots:
-        node = cluster_state.nodes[slot.node]
-        for gpu in slot.gpus:
+    for use in entry.uses:
+        node = cluster_state.nodes[use.node]
+        for gpu in use.gpus:
             if gpu in holders_of(node):
-                gpu_label = f"{node.gpus[gpu]} of {node_label(slot.node)}"
+                gpu_label = f"{node.gpus[gpu]} of {node_label(use.node)}"
                 return WaitReason(
                     Cause.FOREIGN, f"{gpu_label} is in use by {holders_of(node)[gpu]}."
                 )
@@ -299,14 +304,14 @@ def _quiet_reason(entry: QueueEntry, cluster_state: ClusterState) -> WaitReason 
     """Return why a job that gave way does not continue yet."""
     if not entry.quiet_s:
         return None
-    for slot in entry.slots:
-        at_keyboard = cluster_state.nodes[slot.node].at_keyboard
+    for use in entry.uses:
+        at_keyboard = cluster_state.nodes[use.node].at_keyboard
         if at_keyboard:
-            label = node_label(slot.node)
+            label = node_label(use.node)
             return WaitReason(Cause.KEYBOARD, f"{at_keyboard} is at the keyboard of {label}.")
-    for slot in entry.slots:
-        quiet_times = cluster_state.nodes[slot.node].quiet_s
-        if any(quiet_times.get(device, 0.0) < entry.quiet_s for device in (_KEYBOARD, *slot.gpus)):
+    for use in entry.uses:
+        quiet_times = cluster_state.nodes[use.node].quiet_s
+        if any(quiet_times.get(device, 0.0) < entry.quiet_s for device in (_KEYBOARD, *use.gpus)):
             minutes = f"{entry.quiet_s / 60:.3g}"
             duration = "1 minute" if minutes == "1" else f"{minutes} minutes"
             return WaitReason(Cause.QUIET, f"It continues after {duration} without other users.")
@@ -338,17 +343,17 @@ class QuietTimes:
         has seen that.
         """
         free_since = self._free_since if now_s - self._updated_s <= _UNSEEN_S else {}
-        paused_slots = {
-            (device.job_id, device.run): device.slots for device in entries if device.quiet_s
+        paused_uses = {
+            (device.job_id, device.run): device.uses for device in entries if device.quiet_s
         }
-        for slot in (
-            slot for key in paused_slots.keys() - self._paused_runs for slot in paused_slots[key]
+        for use in (
+            use for key in paused_uses.keys() - self._paused_runs for use in paused_uses[key]
         ):
             free_since = {
                 **free_since,
-                **{(slot.node, device): now_s for device in (_KEYBOARD, *slot.gpus)},
+                **{(use.node, device): now_s for device in (_KEYBOARD, *use.gpus)},
             }
-        self._paused_runs = frozenset(paused_slots)
+        self._paused_runs = frozenset(paused_uses)
         self._updated_s, self._free_since = now_s, {}
         views = {}
         for name, view in nodes.items():
@@ -395,30 +400,30 @@ def give_way_message(
 
 
 def _busy_reason(entry: QueueEntry, cluster_state: ClusterState) -> WaitReason | None:
-    for slot in entry.slots:
-        node = cluster_state.nodes[slot.node]
-        label = node_label(slot.node)
-        competing_slots = [
-            (running, running_slot)
+    for use in entry.uses:
+        node = cluster_state.nodes[use.node]
+        label = node_label(use.node)
+        competing_uses = [
+            (running, running_use)
             for running in cluster_state.running
-            for running_slot in running.slots
-            if running_slot.competes_with(slot)
+            for running_use in running.uses
+            if running_use.competes_with(use)
         ]
-        if slot.gpus and competing_slots:
-            running, running_slot = competing_slots[0]
-            shared_gpus = [node.gpus[gpu] for gpu in slot.gpus if gpu in running_slot.gpus]
+        if use.gpus and competing_uses:
+            running, running_use = competing_uses[0]
+            shared_gpus = [node.gpus[gpu] for gpu in use.gpus if gpu in running_use.gpus]
             return WaitReason(
                 Cause.BUSY, f"“{sanitize(running.name)}” is on {shared_gpus[0]} of {label}."
             )
-        used_processes = sum(running_slot.processes for _, running_slot in competing_slots)
-        if used_processes and used_processes + slot.processes > node.cores:
+        used_processes = sum(running_use.processes for _, running_use in competing_uses)
+        if used_processes and used_processes + use.processes > node.cores:
             free_cores = max(0, node.cores - used_processes)
             return WaitReason(
                 Cause.BUSY,
-                f"{_capitalize(label)} is busy with “{sanitize(competing_slots[0][0].name)}”: "
+                f"{_capitalize(label)} is busy with “{sanitize(competing_uses[0][0].name)}”: "
                 f"{free_cores} of {_count(node.cores, 'core')} "
                 f"{'is' if free_cores == 1 else 'are'} free, and "
-                f"this job asks for {slot.processes}.",
+                f"this job asks for {use.processes}.",
             )
     return None
 

@@ -397,7 +397,7 @@ def _placement(
     row_placement = []
     remaining_count = process_count
     for placement in placements:
-        count = min(remaining_count, placement.slots)
+        count = min(remaining_count, placement.process_count)
         remaining_count -= count
         if count:
             amount = (

@@ -18,12 +18,12 @@ def model_card(file: JobFile, checkpoint: Checkpoint, runs: Sequence[JobRun] = (
     ``runs`` are those that led to the checkpoint, the newest first.
     """
     config = file.config
-    parts = [
+    part_rows = [
         (key.replace("_", " ").capitalize(), f"{pin.reference}, sha256 {pin.sha256}")
         for key, pin in file.pins.items()
     ]
     scaled_rate = config.optimizer.lr * config.lr_factor
-    training = [
+    training_rows = [
         ("Epochs", f"{checkpoint.epoch} of {config.epochs}, step {checkpoint.step}"),
         ("Batch", f"{number_format.count(config.global_batch_size)} samples a step"),
         ("Optimizer", f"{config.optimizer.name}, learning rate {scaled_rate:g} at its peak"),
@@ -33,23 +33,23 @@ def model_card(file: JobFile, checkpoint: Checkpoint, runs: Sequence[JobRun] = (
         ("Seed", str(config.seed)),
     ]
     if config.ema is not None:
-        training.append(("Weights", f"their moving average with decay {config.ema:g}"))
-    training += [
+        training_rows.append(("Weights", f"their moving average with decay {config.ema:g}"))
+    training_rows += [
         (f"Changed in run {run.number}, from step {run.first_step}", run.changes)
         for run in reversed(runs)
         if run.changes
     ]
     if checkpoint.config_sha256 != config.sha256():
-        training.append(("Note", "the run of this checkpoint may have had other settings"))
-    metrics = [
+        training_rows.append(("Note", "the run of this checkpoint may have had other settings"))
+    metric_rows = [
         (name, "–" if value is None else f"{value:.6g}")
         for name, value in sorted(checkpoint.metrics.items())
     ]
-    validated = any(name.startswith(VALIDATION) for name in checkpoint.metrics)
-    measured = (
+    has_validation = any(name.startswith(VALIDATION) for name in checkpoint.metrics)
+    measurement_note = (
         "Names with `validation/` are means over all samples of the validation set, measured after "
         f"epoch {checkpoint.epoch}; the others are of the last training step."
-        if validated
+        if has_validation
         else "No validation was measured at this step; the values are of the last training step."
         if checkpoint.metrics
         else f"No values were measured at step {checkpoint.step}, which is within an epoch. "
@@ -59,10 +59,10 @@ def model_card(file: JobFile, checkpoint: Checkpoint, runs: Sequence[JobRun] = (
         [
             f"# {_cell(file.name)}: {checkpoint.name}",
             "",
-            *_table("Trained on", parts),
-            *_table("Training", training),
-            *(_table("Metrics", metrics) if metrics else ()),
-            measured,
+            *_table("Trained on", part_rows),
+            *_table("Training", training_rows),
+            *(_table("Metrics", metric_rows) if metric_rows else ()),
+            measurement_note,
             "",
             f"All settings are in `job.toml`. The checkpoint has the SHA-256 {checkpoint.sha256}.",
             "",

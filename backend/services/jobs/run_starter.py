@@ -252,8 +252,8 @@ class RunStarter:
                 "Set “Retries” to 0 and turn off “Drop a lost node”, or mount the data "
                 f"root on {staged_nodes[0]} and add it again.",
             )
-        slots = Counter(rank.node for rank in ranks)
-        is_crowded = any(n > used_capacities[node].cores for node, n in slots.items())
+        rank_counts = Counter(rank.node for rank in ranks)
+        is_crowded = any(n > used_capacities[node].cores for node, n in rank_counts.items())
         launch = replace(
             self._launch(config, site, job_id, run),
             ranks=ranks,

@@ -477,7 +477,7 @@ def process_capacities(config: JobConfig, nodes: Mapping[str, NodeState]) -> lis
             gpus = (gpu for gpu in reading.gpus if gpu.uuid in placement.gpus)
             capacities += [gpu.memory_total_bytes for gpu in gpus if gpu.memory_total_bytes]
         elif reading is not None:
-            capacities.append(reading.memory_total_bytes // max(1, placement.slots))
+            capacities.append(reading.memory_total_bytes // max(1, placement.process_count))
     return capacities
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
@@ -12,7 +12,7 @@ from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.jobs.files import JobFolderReader
 from backend.datastore.library import library_files, staging
 from backend.datastore.library.library_files import VersionFolder
-from backend.records.library.item import Kind, RescanReport
+from backend.records.library.item import Kind, LibraryItem, RescanReport
 from backend.ssh.interface import Unreachable
 
 
@@ -51,13 +51,7 @@ class Rescan:
         removed_staging_labels: list[str] = []
         problems: list[str] = []
         for kind in Kind:
-            items = []
-            for version_folder in self._versions(kind):
-                progress.step(0, 0, f"Reading {kind.folder}")
-                try:
-                    items.append(library_files.read_item(version_folder))
-                except BackendError as error:
-                    problems.append(error.message)
+            items = list(self._read_items(kind, progress, problems))
             for staging_folder in staging.stagings(library_files.kind_folder(self._root, kind)):
                 if staging_folder.is_left_over:
                     staging.sweep(staging_folder)
@@ -87,6 +81,16 @@ class Rescan:
             swept=tuple(removed_staging_labels),
             problems=tuple(problems),
         )
+
+    def _read_items(
+        self, kind: Kind, progress: Progress, problems: list[str]
+    ) -> Iterator[LibraryItem]:
+        for version_folder in self._versions(kind):
+            progress.step(0, 0, f"Reading {kind.folder}")
+            try:
+                yield library_files.read_item(version_folder)
+            except BackendError as error:
+                problems.append(error.message)
 
     def job_ids(self) -> Sequence[str]:
         with as_backend_error(f"The jobs in {self._root.name} cannot be listed"):

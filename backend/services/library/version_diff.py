@@ -7,19 +7,19 @@ to a limit, because the time grows faster than their number.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from backend.base.errors import BackendError
 from backend.records.library.item import VersionChanges
 
 _MAX_FILES = 50
 _MAX_LINES = 5_000
+_Version = tuple[str, Mapping[str, str]]
 
 
 def compare_versions(
-    older: tuple[str, Mapping[str, str]],
-    newer: tuple[str, Mapping[str, str]],
-    read_text: Callable[[str, str], str],
+    older: _Version, newer: _Version, read_text: Callable[[str, str], str]
 ) -> VersionChanges:
     """Compare the files of two versions.
 
@@ -28,7 +28,7 @@ def compare_versions(
         newer: As ``older``, of the newer version.
         read_text: Reads a file, by reference and path; raises BackendError if it is not text.
     """
-    (older_reference, older_hashes), (newer_reference, newer_hashes) = older, newer
+    (_, older_hashes), (_, newer_hashes) = older, newer
     added_paths = sorted(newer_hashes.keys() - older_hashes.keys())
     removed_paths = sorted(older_hashes.keys() - newer_hashes.keys())
     changed_paths = sorted(
@@ -36,40 +36,39 @@ def compare_versions(
         for path in older_hashes.keys() & newer_hashes.keys()
         if older_hashes[path] != newer_hashes[path]
     )
-
-    def lines(reference: str, path: str, hashes: Mapping[str, str]) -> list[str]:
-        return read_text(reference, path).splitlines() if path in hashes else []
-
-    def changed_lines() -> Iterator[str]:
-        for path in sorted((*changed_paths, *added_paths, *removed_paths))[:_MAX_FILES]:
-            try:
-                sides = (
-                    lines(older_reference, path, older_hashes),
-                    lines(newer_reference, path, newer_hashes),
-                )
-            except BackendError:
-                # The lists contain the file's name.
-                continue
-            if max(map(len, sides)) > _MAX_LINES:
-                yield f"… {path} is longer than {_MAX_LINES} lines"
-                continue
-            yield from difflib.unified_diff(
-                *sides, f"{older_reference}/{path}", f"{newer_reference}/{path}", lineterm=""
-            )
-
-    diff_lines: list[str] = []
-    for line in changed_lines():
-        if len(diff_lines) == _MAX_LINES:
-            diff_lines.append("… (cut off)")
-            break
-        diff_lines.append(line)
-    if len(added_paths) + len(removed_paths) + len(changed_paths) > _MAX_FILES:
+    paths = sorted((*changed_paths, *added_paths, *removed_paths))
+    all_lines = _changed_lines((older, newer), paths[:_MAX_FILES], read_text)
+    diff_lines = list(islice(all_lines, _MAX_LINES))
+    if next(all_lines, None) is not None:
+        diff_lines.append("… (cut off)")
+    if len(paths) > _MAX_FILES:
         diff_lines.append(f"… (the first {_MAX_FILES} files)")
     return VersionChanges(
-        older_reference,
-        newer_reference,
+        older[0],
+        newer[0],
         tuple(added_paths),
         tuple(removed_paths),
         tuple(changed_paths),
         "\n".join(diff_lines),
     )
+
+
+def _changed_lines(
+    versions: Sequence[_Version], paths: Sequence[str], read_text: Callable[[str, str], str]
+) -> Iterator[str]:
+    for path in paths:
+        try:
+            older_lines, newer_lines = (
+                read_text(reference, path).splitlines() if path in hashes else []
+                for reference, hashes in versions
+            )
+        except BackendError:
+            # The lists contain the file's name.
+            continue
+        if max(len(older_lines), len(newer_lines)) > _MAX_LINES:
+            yield f"… {path} is longer than {_MAX_LINES} lines"
+            continue
+        older_file, newer_file = (f"{reference}/{path}" for reference, _ in versions)
+        yield from difflib.unified_diff(
+            older_lines, newer_lines, older_file, newer_file, lineterm=""
+        )

@@ -1,4 +1,4 @@
-"""Form of a preflight check: a probe of each node, and judges of the replies.
+"""Form of a preflight check: a probe of each node, and judges, which turn replies into results.
 
 `backend.services.preflight.checks` has the table of all checks.
 """

@@ -12,7 +12,7 @@ from backend.records.base.validation import sanitize
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.preflight import Fix
 from backend.records.nodes.reading import Gpu, Orphan
-from backend.records.queue.entry import PROCESSES_PER_CORE, slots_of
+from backend.records.queue.entry import PROCESSES_PER_CORE, uses_of
 from backend.services.preflight import names
 from backend.services.preflight.check import Replies, Result, unchecked_result
 from backend.services.preflight.context import (
@@ -80,7 +80,11 @@ def no_gpus(target: PreflightTarget, replies: Replies) -> Iterator[Result]:
 
 
 def shared_memory(target: PreflightTarget, reply: Reply) -> Iterator[Result]:
-    slots, workers, free_bytes = target.placement.slots, target.loader_workers, int(reply["free"])
+    slots, workers, free_bytes = (
+        target.placement.process_count,
+        target.loader_workers,
+        int(reply["free"]),
+    )
     ranks = slots if slots > 1 else 0
     # Batches may be small, so too little for all workers is no certain failure.
     if not reply["why"] and free_bytes >= SHARED_MEMORY_BYTES * (ranks + slots * workers):
@@ -136,16 +140,16 @@ def reserved(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
     """Yield a warning for each reservation into which the job would reach on this node."""
     label = wording.node_label(node.name)
     subject = "This computer" if node.name == THIS_COMPUTER else label
-    (slot,) = slots_of((node.placement,), machine())
+    (use,) = uses_of((node.placement,), machine())
     reply = (node.replies or {}).get("gpus") or {}
     gpu_labels = {fields["uuid"]: f"GPU {fields['index']}" for fields in reply.get("gpus", ())}
     for reservation in job.reservations:
-        reserved_slot = next((s for s in reservation.entry.slots if s.competes_with(slot)), None)
-        if reserved_slot is None:
+        reserved_use = next((s for s in reservation.entry.uses if s.competes_with(use)), None)
+        if reserved_use is None:
             continue
-        uuids = tuple(uuid for uuid in slot.gpus if uuid in reserved_slot.gpus)
+        uuids = tuple(uuid for uuid in use.gpus if uuid in reserved_use.gpus)
         gpus_text = " and ".join(gpu_labels.get(uuid, sanitize(uuid)) for uuid in uuids)
-        can_leave_out = len(uuids) < len(slot.gpus) or len(job.nodes) > 1
+        can_leave_out = len(uuids) < len(use.gpus) or len(job.nodes) > 1
         yield Result(
             reservation.message(
                 f"{gpus_text} of {label}" if uuids else subject,

@@ -346,7 +346,7 @@ class QueueService:
         with as_backend_error("The jobs could not be read"):
             self._root.files.refresh_jobs()
             running_jobs = self._live_runs.read()
-        keys = {slot.node for entry in entries for slot in entry.slots}
+        keys = {use.node for entry in entries for use in entry.uses}
         local_key = node_key(THIS_COMPUTER, machine())
         nodes: dict[str, NodeView] = {}
         if local_key in keys:
@@ -354,10 +354,10 @@ class QueueService:
                 self._nodes.reading(), running_jobs.tags, is_a_desk=True
             )
         desktop_hosts = {
-            slot.node: entry.host
+            use.node: entry.host
             for entry in entries
-            for slot in entry.slots
-            if slot.node != local_key and is_a_desk(slot.node)
+            for use in entry.uses
+            if use.node != local_key and is_a_desk(use.node)
         }
         for key, host in desktop_hosts.items():
             nodes[key] = NodeView(
@@ -426,12 +426,12 @@ def _require_free_time(entry: QueueEntry, entries: Sequence[QueueEntry]) -> None
             "Choose a later time, or none, to start as soon as possible.",
         )
     others = [other for other in entries if other.job_id != entry.job_id]
-    for own in reservations_of((entry,), now):
+    for own_reservation in reservations_of((entry,), now):
         for reservation in reservations_of(others, now):
-            slot = reservation.competing_slot(entry.slots)
-            if slot and reservation.begin < own.end and own.begin < reservation.end:
+            use = reservation.competing_use(entry.uses)
+            if use and own_reservation.overlaps(reservation):
                 raise BackendError(
-                    reservation.message(node_label(slot.node), now),
+                    reservation.message(node_label(use.node), now),
                     "Choose another time, or other GPUs.",
                 )
 

@@ -115,24 +115,8 @@ class _PredictionRun:
                 self._files,
             ) as results,
         ):
-            batches = iter(self._batches_of_files(file_errors) if self._files else self._batches())
             sample_count = 0
-            while True:
-                self._report(
-                    "Computing predictions…", sample_count, len(self._order.sample_indices)
-                )
-                with _limit_time("Reading a batch", BATCH_S):
-                    rows, batch = next(batches, ([], None))
-                if not rows:
-                    break
-                data, target = user_code.split_batch(batch)
-                with _limit_time("The model's forward", BATCH_S), self._autocast():
-                    output = user_code.compute_output(self._model, data)
-                if output is None:
-                    raise UserCodeError(
-                        "The model's forward returns nothing.",
-                        "End it with return and the output.",
-                    )
+            for rows, output, target in self._outputs(file_errors):
                 if not self._files:
                     with _limit_time("The model's loss", BATCH_S):
                         self._measure(batch_metrics, output, target)
@@ -149,6 +133,28 @@ class _PredictionRun:
             self._report("Choosing samples to show…")
             metrics = average_values(batch_metrics, self._order) if batch_metrics else {}
             return results.prediction(metrics, self._notes).to_dict()
+
+    def _outputs(
+        self, file_errors: dict[int, UserCodeError]
+    ) -> Iterator[tuple[list[int], Any, Any]]:
+        """Yield for each batch its rows, what the model returns, and the target."""
+        batches = iter(self._batches_of_files(file_errors) if self._files else self._batches())
+        sample_count = 0
+        while True:
+            self._report("Computing predictions…", sample_count, len(self._order.sample_indices))
+            with _limit_time("Reading a batch", BATCH_S):
+                rows, batch = next(batches, ([], None))
+            if not rows:
+                return
+            data, target = user_code.split_batch(batch)
+            with _limit_time("The model's forward", BATCH_S), self._autocast():
+                output = user_code.compute_output(self._model, data)
+            if output is None:
+                raise UserCodeError(
+                    "The model's forward returns nothing.", "End it with return and the output."
+                )
+            yield rows, output, target
+            sample_count += len(rows)
 
     def _measure(
         self, batch_metrics: list[tuple[int, BatchValues]], output: Any, target: Any

@@ -213,8 +213,8 @@ def _compare_splits(
     )
     training_scan = training.result(near_training)
     validation_scan = validation.result(near_validation) if validation else None
-    hashes = validation.hashes if validation else numpy.zeros(0, numpy.uint64)
-    leaks = fingerprints.equal_pairs_between(training.hashes, hashes)
+    validation_hashes = validation.hashes if validation else numpy.zeros(0, numpy.uint64)
+    leaks = fingerprints.equal_pairs_between(training.hashes, validation_hashes)
     near_between = near_between.excluding(leaks)
     return DatasetScan(
         **{**vars(training_scan), "warnings": (*training_scan.warnings, *problems)},

@@ -295,7 +295,7 @@ def test_one_batch_is_tried_where_the_job_would_run(make_controller: Make, qtbot
     qtbot.mouseClick(find_button(dialog, "Try one batch"), LEFT_BUTTON)
     ((job_id, placement),) = trials
     assert job_id == "a"
-    assert [p.slots for p in placement] == [8, 7]
+    assert [p.process_count for p in placement] == [8, 7]
     assert samples.SOUND.message in visible_texts(dialog)
 
 

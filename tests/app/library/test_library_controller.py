@@ -164,14 +164,18 @@ def test_the_page_reads_files_and_text_of_the_chosen_item(controller, pages, tmp
     )
 
 
-def test_each_version_shows_its_own_text_where_its_files_have_the_same_names(
-    library, controller, pages, tmp_path
-):
-    for number in (1, 2):
-        source = tmp_path / f"net-{number}"
+def import_versions(library, folder, count):
+    for number in range(1, count + 1):
+        source = folder / f"net-{number}"
         source.mkdir()
         (source / "bks_model.py").write_text(f"# the {number}.\n")
         library.import_item(Kind.MODEL, source, "net")
+
+
+def test_each_version_shows_its_own_text_where_its_files_have_the_same_names(
+    library, controller, pages, tmp_path
+):
+    import_versions(library, tmp_path, 2)
     controller.refresh()
     detail = pages[Kind.MODEL].detail
     pages[Kind.MODEL].show()
@@ -181,11 +185,7 @@ def test_each_version_shows_its_own_text_where_its_files_have_the_same_names(
 
 
 def test_the_chosen_version_shows_its_changes(library, controller, pages, tmp_path):
-    for number in (1, 2, 3):
-        source = tmp_path / f"net-{number}"
-        source.mkdir()
-        (source / "bks_model.py").write_text(f"# the {number}.\n")
-        library.import_item(Kind.MODEL, source, "net")
+    import_versions(library, tmp_path, 3)
     controller.refresh()
     detail = pages[Kind.MODEL].detail
     pages[Kind.MODEL].show()

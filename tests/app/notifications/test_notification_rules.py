@@ -140,7 +140,7 @@ def test_the_bell_counts_the_notices_of_the_open_data_root(tmp_path, notices, re
     )
     assert reloaded.mark_read("/lab/a")
     assert not reloaded.mark_read("/lab/a")
-    assert reloaded.unread_count == 0
+    assert reloaded.unseen_count == 0
 
 
 def test_m20_a_stalled_run_is_reported_once(notices, received_notices):
@@ -318,12 +318,12 @@ def test_notifications_are_stored_with_the_number_of_unread_ones(
     recorder.save()
     assert path.stat().st_mode & 0o777 == 0o600
     reloaded = NotificationStore(path)
-    assert (reloaded.unread_count, len(reloaded.notices)) == (MAX_NOTICES, MAX_NOTICES)
+    assert (reloaded.unseen_count, len(reloaded.notices)) == (MAX_NOTICES, MAX_NOTICES)
     assert reloaded.notices[0] == received_notices[0]
     assert reloaded.mark_read("")
     assert not reloaded.mark_read("")
     reloaded.save()
-    assert NotificationStore(path).unread_count == 0
+    assert NotificationStore(path).unseen_count == 0
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ def test_a_damaged_list_of_notifications_costs_only_the_list(tmp_path, content):
     path = tmp_path / "notices.json"
     path.write_text(content)
     recorder = NotificationStore(path)
-    assert (recorder.notices, recorder.unread_count) == ((), 0)
+    assert (recorder.notices, recorder.unseen_count) == ((), 0)
     assert recorder.job_ends("/lab") is None
 
 

@@ -173,7 +173,7 @@ def test_the_bell_counts_a_notification_and_its_list_opens_the_place(qtbot, prog
     assert side_bar.bell.accessibleName() == "1 new notification"
     notices_path = notices_file()
     qtbot.waitUntil(
-        lambda: notices_path.exists() and NotificationStore(notices_path).unread_count == 1
+        lambda: notices_path.exists() and NotificationStore(notices_path).unseen_count == 1
     )
     qtbot.mouseClick(side_bar.bell, Qt.MouseButton.LeftButton)
     assert side_bar.bell.accessibleName() == "Notifications"
@@ -182,7 +182,7 @@ def test_the_bell_counts_a_notification_and_its_list_opens_the_place(qtbot, prog
     assert find_only(QListView, notices).model().index(0, 0).data(RECORD_ROLE).is_new
     notices.notice_opened.emit(0)
     assert program.window.page_key == "nodes"
-    qtbot.waitUntil(lambda: NotificationStore(notices_path).unread_count == 0)
+    qtbot.waitUntil(lambda: NotificationStore(notices_path).unseen_count == 0)
     notices.dismiss()
     tray = QSystemTrayIcon.isSystemTrayAvailable()
     program.frame.open_settings()

@@ -7,6 +7,7 @@ it gives its arguments, environment and output to the server, and ends as the ra
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import signal
@@ -29,17 +30,19 @@ def main(address: str, arguments: list[str]) -> None:
     os._exit(status)
 
 
-def serve(address: str) -> None:
-    """Fork a rank for each connection until the standard input ends."""
+def serve(address: str, strategy: str) -> None:
+    """Fork a rank of ``strategy`` for each connection until the standard input ends."""
     # Before torch is imported, which counts its threads by it.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
     import selectors
 
-    import torch  # noqa: F401
-
     from backend.training import lazy_dynamo, rank
 
+    if strategy == "fsdp":
+        # It loads torch's compiler: 4 s of a core.
+        for module in ("torch._dynamo", "backend.training.strategies.fsdp"):
+            importlib.import_module(module)
     lazy_dynamo.postpone()
     rank._import_ahead()
     listener = socket.socket(socket.AF_UNIX)
@@ -119,5 +122,5 @@ def _fork(client: socket.socket, listener: socket.socket) -> int:
 
 if __name__ == "__main__":
     if sys.argv[1] == "--serve":
-        serve(sys.argv[2])
+        serve(*sys.argv[2:])
     main(sys.argv[1], sys.argv[2:])

@@ -14,7 +14,7 @@ from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.status import LOSS_NOT_A_NUMBER
 from backend.training.loop import Trainer
 from backend.training.strategies.base import SingleProcess
-from tests.backend.training.training_rig import LOADER, MODEL, new_training
+from tests.backend.training.training_rig import LOADER, MODEL, Training, new_training
 
 SINGLE_PROCESS: dict[str, Any] = {"processes": 1, "strategy": {"name": "alone"}}
 
@@ -50,23 +50,29 @@ def test_f16_a_rank_that_waits_for_a_value_of_another_is_not_taken_for_hung(phas
     assert (phases, trainer.beat.read()[1]) == ([Phase.WAITING_FOR_OTHERS], phase)
 
 
-def test_the_reduced_gradient_is_clipped_not_each_ranks_own(tmp_path: Path) -> None:
+def train_one_step(tmp_path: Path, code: str, **settings: Any) -> tuple[Training, Any, Any]:
+    """Train a model for a step on two ranks; return the new model, too, and the whole dataset.
+
+    The step holds the whole dataset, in whatever order.
+    """
     training = new_training(
         tmp_path,
-        model=LINEAR,
+        model=code,
         epochs=1,
         batch_size=48,
-        gradient_norm=1.0,
         optimizer={"name": "sgd", "lr": 0.1},
         strategy={"name": "allreduce", "lr_scaling": "none"},
+        **settings,
     )
     training.train_well()
     space: dict[str, Any] = {}
-    exec(LINEAR + LOADER, space)
+    exec(code + LOADER, space)
     torch.manual_seed(training.config.seed)
-    model: Any = space["UserModel"]()
-    data = space["UserDataset"]("")
-    # One step holds the whole dataset, in whatever order: the gradient of all of it.
+    return training, space["UserModel"](), space["UserDataset"]("")
+
+
+def test_the_reduced_gradient_is_clipped_not_each_ranks_own(tmp_path: Path) -> None:
+    training, model, data = train_one_step(tmp_path, LINEAR, gradient_norm=1.0)
     model.loss(model(data.x), data.y).backward()
     norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     torch.optim.SGD(model.parameters(), lr=0.1).step()
@@ -292,21 +298,8 @@ class UserModel(nn.Module):
 
 
 def test_large_models_of_mixed_types_go_out_in_several_pieces(tmp_path: Path) -> None:
-    training = new_training(
-        tmp_path,
-        model=WIDE,
-        epochs=1,
-        batch_size=48,
-        optimizer={"name": "sgd", "lr": 0.1},
-        strategy={"name": "allreduce", "lr_scaling": "none"},
-    )
-    training.train_well()
-    space: dict[str, Any] = {}
-    exec(WIDE + LOADER, space)
-    torch.manual_seed(training.config.seed)
-    model: Any = space["UserModel"]()
+    training, model, data = train_one_step(tmp_path, WIDE)
     previous_values = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    data = space["UserDataset"]("")
     model.loss(model(data.x), data.y).backward()
     torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1).step()
     trained = torch.load(training.latest(), weights_only=True)["model"]

@@ -116,13 +116,13 @@ _PRELOADED = Path(__file__).with_name("preloaded.py")
 
 
 @cache
-def _server() -> str:
-    """Start the process that forks ranks, once in a session; return its address."""
+def _server(strategy: str = "") -> str:
+    """Start the process that forks ranks of a strategy, once in a session; return its address."""
     folder = tempfile.mkdtemp(prefix="ranks-")
     address = f"{folder}/socket"
     # It ends when its input does, so at the latest with this process.
     server = subprocess.Popen(
-        [sys.executable, "-m", "tests.backend.training.preloaded", "--serve", address],
+        [sys.executable, "-m", "tests.backend.training.preloaded", "--serve", address, strategy],
         cwd=ROOT,
         stdin=subprocess.PIPE,
     )
@@ -182,7 +182,10 @@ class Training:
         log = self.folder.path / f"output-{self.run}.log"
         command = [sys.executable, "-m", "backend.training.rank"]
         if self.is_forked:
-            command = [sys.executable, "-I", "-S", str(_PRELOADED), _server()]
+            strategy = self.config.strategy.name
+            # What FSDP imports is what no other rank may need.
+            server = _server(strategy if strategy == "fsdp" else "")
+            command = [sys.executable, "-I", "-S", str(_PRELOADED), server]
         command += ["--job", str(self.folder.path), "--run", str(self.run)]
         if self.config.strategy.name != "alone":
             command = [*mpirun(self.config.world_size), *command]

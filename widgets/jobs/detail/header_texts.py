@@ -40,16 +40,7 @@ def header_figures(view: JobView) -> list[KeyValue]:
     now = datetime.now().astimezone()
     if view.is_session and (view.state.is_live or not view.run):
         return _session_figures(view, now)
-    figures = []
-    if view.state.is_live and view.status.eta_s is not None:
-        ready_time = now + timedelta(seconds=view.status.eta_s)
-        figures.append(KeyValue("Ready at", formats.estimated_time(ready_time, now), "live"))
-        figures.append(KeyValue("Left", formats.duration(view.status.eta_s)))
-    elif view.state.is_live and view.config.script:
-        figures.append(KeyValue("Runs for", formats.duration(duration_s(view, now))))
-    elif not view.state.is_live and view.run:
-        label = "Took in total" if view.status.earlier_s else "Took"
-        figures.append(KeyValue(label, formats.duration(duration_s(view, now))))
+    figures = _duration_figures(view, now)
     if view.run and not view.is_session:
         if view.epochs and view.status.epoch:
             figures.append(KeyValue("Epoch", formats.count_of(view.status.epoch, view.epochs)))
@@ -78,6 +69,18 @@ def header_figures(view: JobView) -> list[KeyValue]:
         figures.append(KeyValue("Epochs", formats.count(view.epochs)))
         figures.append(KeyValue("Global batch", formats.count(view.config.global_batch_size)))
     return figures
+
+
+def _duration_figures(view: JobView, now: datetime) -> list[KeyValue]:
+    if view.state.is_live and view.status.eta_s is not None:
+        ready_time = now + timedelta(seconds=view.status.eta_s)
+        ready_at = KeyValue("Ready at", formats.estimated_time(ready_time, now), "live")
+        return [ready_at, KeyValue("Left", formats.duration(view.status.eta_s))]
+    if view.state.is_live:
+        label = "Runs for" if view.config.script else ""
+    else:
+        label = ("Took in total" if view.status.earlier_s else "Took") if view.run else ""
+    return [KeyValue(label, formats.duration(duration_s(view, now)))] if label else []
 
 
 def _session_figures(view: JobView, now: datetime) -> list[KeyValue]:

@@ -100,7 +100,7 @@ def resources_label(view: JobView | JobSummary) -> str:
     """Return the resources and nodes of a job: ``2 processes on this computer``."""
     unit = "GPU" if view.uses_gpus else "process"
     plural = "GPUs" if view.uses_gpus else "processes"
-    count = view.slot_count if isinstance(view, JobView) else view.world_size
+    count = view.process_count if isinstance(view, JobView) else view.world_size
     return f"{formats.plural(count, unit, plural)} on {node_names(view)}"
 
 

@@ -74,8 +74,8 @@ def _groups(view: JobView) -> tuple[_Group, ...]:
         return (_Group("", range(view.world_size)),)
     groups, first_rank = [], 0
     for title, placement in zip(titles, view.config.placement, strict=True):
-        groups.append(_Group(title, range(first_rank, first_rank + placement.slots)))
-        first_rank += placement.slots
+        groups.append(_Group(title, range(first_rank, first_rank + placement.process_count)))
+        first_rank += placement.process_count
     return tuple(groups)
 
 

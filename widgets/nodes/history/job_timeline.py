@@ -62,7 +62,7 @@ def reserved_bars(queue: Queue, state: NodeState, now_s: float) -> tuple[JobBar,
         and (state.name != THIS_COMPUTER or job.entry.host == host)
     )
     return tuple(
-        JobBar(r.entry.name, r.begin.timestamp(), r.end.timestamp(), True, r.entry.user)
+        JobBar(r.entry.name, r.start.timestamp(), r.end.timestamp(), True, r.entry.user)
         for r in reservations_of(entries, datetime.fromtimestamp(now_s).astimezone())
     )
 

@@ -50,7 +50,7 @@ those causes are that code or a file is of another version of a library than the
 After the packages of a traceback were read, too, 12 others, 8 of them of this kind, went from 2
 right, 10 vague to 10 right, 2 vague, and to 12 right with the packages that the guard writes. 12
 more, seen only then, gave 7 right, 4 vague and 1 wrong at first sight (5, 6 and 1 before).
-Since then they are learned from: ``told`` stands where less than the cause is said, or another.
+Since then they are learned from: ``told`` holds the message where it is not that of the cause.
 The half that only scores was read once, in one log, while rules were changed.
 ``noise`` holds logs in which nothing is a cause: warnings, what Python ignores, what was caught;
 and plain mistakes in a user's own code.
@@ -114,7 +114,7 @@ def test_there_are_enough_real_logs_with_their_sources_and_each_half_is_whole() 
 def test_a_log_that_rules_were_written_from_is_explained(path: Path) -> None:
     raw = case(path)
     explanation = explained(raw)
-    # ``cause`` is what the thread found; ``told``, where it stands, the lesser thing that is said.
+    # ``cause`` is what the thread found; ``told`` the message, where that names less.
     assert explanation.cause == raw.get("told", raw["cause"])
     if explanation.cause == UNKNOWN:
         assert (explanation.message, explanation.remedy) == ("", "")

@@ -30,7 +30,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus
 from backend.records.nodes.entry import NodeAddress, NodeEntry
 from backend.records.nodes.reading import Cpu, Gpu, GpuProcess, NodeReading
-from backend.records.queue.entry import QueueEntry, Slot
+from backend.records.queue.entry import NodeUse, QueueEntry
 from tests.fakes.runs import Run
 from tests.waiting import Clock
 
@@ -526,13 +526,15 @@ def test_a_spoiled_entry_hides_no_other(
     assert poll(watch, clock) == ("good",)
 
 
-def test_a_run_holds_the_slots_of_its_ranks_from_claim_to_end(root: DataRoot, clock: Clock) -> None:
+def test_a_run_holds_the_resources_of_its_ranks_from_claim_to_end(
+    root: DataRoot, clock: Clock
+) -> None:
     folder = queued(root, "a", processes=2)
     live = LiveRuns(root, clock)
     assert live.read().running == ()
     folder.attempt(1).path.mkdir()
     (live_run,) = live.read().running
-    assert live_run.slots == (Slot("gpu1", processes=2),)
+    assert live_run.uses == (NodeUse("gpu1", processes=2),)
     folder.queued_launch.unlink()
     # It is unknown what it has; nothing is started next to it.
     assert not live.read().is_complete

@@ -16,7 +16,7 @@ from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.jobs.history import Block, encode
 from backend.records.jobs.placement import Placement
-from backend.records.queue.entry import Cause, QueueEntry, RunningJob, Slot
+from backend.records.queue.entry import Cause, NodeUse, QueueEntry, RunningJob
 from backend.records.queue.scheduling import ClusterState, NodeView, wait_reasons
 from backend.records.sweeps.search import Proposal, Search, SearchProgress, StoredSearch
 from tests.backend.node.queue.test_scheduler import (
@@ -144,7 +144,7 @@ def test_trials_beyond_the_limit_let_other_jobs_pass() -> None:
     def entry(name: str, **changes: Any) -> QueueEntry:
         return replace(QueueEntry(name, name, 1, (Placement("gpu1", 1),), "7"), **changes)
 
-    running = (RunningJob("r", "r", (Slot("gpu1", processes=1),), None, TAG),)
+    running = (RunningJob("r", "r", (NodeUse("gpu1", processes=1),), None, TAG),)
     state = ClusterState(datetime.now(UTC), {"gpu1": NodeView(cores=8)}, running)
     trials = [entry(name, sweep=TAG, at_once=2) for name in ("t1", "t2", "t3")]
     reasons = wait_reasons([*trials, entry("user", position=9.0)], state)

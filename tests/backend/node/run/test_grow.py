@@ -167,7 +167,7 @@ def test_a_node_lost_during_the_stop_is_left_out(tmp_path: Path) -> None:
     assert cluster.grow.continue_run(RunExit(2, JobState.INTERRUPTED, PAUSE, pause=PAUSE))
     entry = entry_of(cluster.job)
     assert entry is not None
-    assert [slot.node for slot in entry.slots] == ["gpu01", "gpu03"]
+    assert [use.node for use in entry.uses] == ["gpu01", "gpu03"]
 
 
 @pytest.mark.parametrize("pause", ["", "Paused: alice uses GPU 2 on gpu03."])

@@ -47,7 +47,7 @@ def on_desk(name, processes=1, **fields):
 
 
 def run(queue_entry, left_s=None):
-    return RunningJob(queue_entry.job_id, queue_entry.name, queue_entry.slots, left_s)
+    return RunningJob(queue_entry.job_id, queue_entry.name, queue_entry.uses, left_s)
 
 
 def cluster(*running, nodes=NODES, **fields):
@@ -366,10 +366,10 @@ def test_no_gpu_is_given_twice_and_the_first_job_is_never_passed(requests, runni
             if other_job is not queued and other_job not in live
         ]
         for other_job in [*other_jobs, *live]:
-            assert not any(a.competes_with(b) for a in queued.slots for b in other_job.slots)
+            assert not any(a.competes_with(b) for a in queued.uses for b in other_job.uses)
         for earlier in reason:
             if earlier.sort_key < queued.sort_key and outcomes[earlier.job_id] is not None:
-                assert not any(a.competes_with(b) for a in queued.slots for b in earlier.slots)
+                assert not any(a.competes_with(b) for a in queued.uses for b in earlier.uses)
 
 
 @given(st.floats(-1e6, 1e6), st.floats(0, 1e6))

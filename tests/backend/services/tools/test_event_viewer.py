@@ -7,7 +7,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -92,10 +92,14 @@ def test_a_server_ends_with_its_killed_program(root: OpenRoot) -> None:
     wait_for(lambda: status(url) == 0)
 
 
-def put_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the server find the modules of a folder before all others."""
-    paths = f"{CODE_ROOT}{os.pathsep}{folder}"
+@pytest.fixture
+def replace_tensorboard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: object
+) -> Callable[[str], object]:
+    """Let the server import this text as TensorBoard."""
+    paths = f"{CODE_ROOT}{os.pathsep}{tmp_path}"
     monkeypatch.setattr(event_viewer, "own_environment", lambda: own_environment(paths))
+    return (tmp_path / "tensorboard.py").write_text
 
 
 def test_a_job_without_events_says_so(viewers: EventViewers) -> None:
@@ -103,34 +107,30 @@ def test_a_job_without_events_says_so(viewers: EventViewers) -> None:
         viewers.open("job")
 
 
-@pytest.mark.usefixtures("events")
 def test_without_tensorboard_one_sentence_says_how_to_install_it(
-    viewers: EventViewers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    viewers: EventViewers, replace_tensorboard: Callable[[str], object]
 ) -> None:
-    (tmp_path / "tensorboard.py").write_text("raise ImportError('none')")
-    put_first(tmp_path, monkeypatch)
+    replace_tensorboard("raise ImportError('none')")
     with pytest.raises(BackendError) as caught:
         viewers.open("job")
     assert str(caught.value) == "TensorBoard is not installed."
     assert caught.value.remedy.endswith("-m pip install tensorboard")
 
 
-@pytest.mark.usefixtures("events")
 def test_a_server_that_does_not_start_is_a_sentence(
-    viewers: EventViewers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    viewers: EventViewers, replace_tensorboard: Callable[[str], object]
 ) -> None:
-    (tmp_path / "tensorboard.py").write_text("import os; os._exit(3)")
-    put_first(tmp_path, monkeypatch)
+    replace_tensorboard("import os; os._exit(3)")
     with pytest.raises(BackendError, match=r"did not start: its process ended\.$"):
         viewers.open("job")
 
 
-@pytest.mark.usefixtures("events")
 def test_the_start_of_a_viewer_can_be_cancelled(
-    viewers: EventViewers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    viewers: EventViewers,
+    replace_tensorboard: Callable[[str], object],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (tmp_path / "tensorboard.py").write_text("import time; time.sleep(600)")
-    put_first(tmp_path, monkeypatch)
+    replace_tensorboard("import time; time.sleep(600)")
     monkeypatch.setattr(event_viewer, "_END_LIMIT_S", 0.1)
     progress = Progress()
     progress.cancel()
