@@ -32,12 +32,12 @@ _POSITION = re.compile(
     rf"(?:\s*(?:/|of\b|von\b|sur\b|de\b)\s*(?P<total>{COUNT}(?:\.\d{{3}})*[kM]?)(?!\d|\s*/\s*\d))?",
     re.IGNORECASE,
 )
-_WARNING = re.compile(r"\b(?:Warning|Error)\b: ")
+_WARNING = re.compile(r"\bWarning: ")
 _HAS_NUMBER = re.compile(r"\d|\bnan\b|\binf\b", re.IGNORECASE)
 _EPOCH_GROUPS = ("epoch", "numbered_epoch", "chinese_epoch", "train_epoch")
 _POINTED = re.compile(r"[1-9]\d{0,2}(?:\.\d{3})+")
-_LEADING_COUNT = re.compile(r"\s*(?:\[(\d+)\]|(\d+):)\s")
-"""The iteration as gradient boosting prints it: ``[10]`` or ``10:`` before the values."""
+_LEADING_COUNT = re.compile(r"\s*(?:\[(\d+)\]|(\d+)[:.)])\s")
+"""The iteration before the values, as gradient boosting prints it: ``[10]``, ``10:``, ``10.``."""
 _LEADING_PARTS = re.compile(r"\s*\[(\d+)/(\d+)\]\s*\[\d+/\d+\]")
 """Epoch and batch: ``[1/5][50/1583]``."""
 _LEADING_PART = re.compile(rf"\s*[\[(]?({COUNT})\s*/\s*({COUNT})[])]?:?\s")
@@ -51,6 +51,7 @@ _REPLACEMENTS = tuple(
         (r"\(\w+:\d+\)|\b[\w.]+:[\w.<>]+:\d+(?=\s+[-|])", ""),  # A line of the code
         (r"\b(?-i:[A-Z])\w*\(\w+=.*\)", ""),  # Settings: ``Namespace(epoch=100, lr=0.1)``
         (rf"\b(?:tensor|array|(?:np\.)?float\d+)\(\[?({NUMBER})\]?[^()]*\)", r"\1"),
+        (rf"\b(\w+)/(\w+)( \w+):? ({NUMBER})\s*/\s*({NUMBER})", r"\1\3: \4, \2\3: \5"),
         (rf"[↓↑▲▼⬆⬇~≈]\s*(?={NUMBER})", ""),
         (r"\bepoch\((\w+)\)", r"\1 epoch"),  # MMEngine's “Epoch(val) [1]”
         (r"\[epoch[_-](\d+)\]", r"epoch \1"),  # Sections of a file of settings
@@ -84,7 +85,7 @@ _EPOCH_PART = re.compile(
 """The part of an epoch that is done: ``[ 320/6000``, ``| 3/10``, ``batch 3``, ``1-20batch``."""
 _WORD = r"[^\W\d_](?:[\w./@-]*[\w@/-])?"
 _VALUE = re.compile(
-    rf"(?<![\w.])({_WORD}(?: {_WORD}){{0,2}})(\s*[:=]\s*|\s+)({NUMBER})"
+    rf"(?<![\w.])({_WORD}(?: {_WORD}){{0,2}})(\s*[:=]\s*|\s+(?:(?:is|was)\s+)?)({NUMBER})"
     r"(?![\w/:]|\.\d|-\d)",
     re.IGNORECASE,
 )
