@@ -91,6 +91,17 @@ def test_a_job_that_waits_for_a_third_scheduler_leaves_its_queue(
     assert refusal.value.remedy == "Start the job: At Once begins it when its turn comes."
 
 
+def test_a_job_whose_submission_cannot_be_read_stays_in_the_queue_and_an_error_says_so(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AtOnceCluster, "is_held", True)
+    job_id = services.jobs.create_and_start(RAW).id
+    services.data_root.job(job_id).attempt(1).submission(KEY).write_text("{")
+    with pytest.raises(BackendError, match="no readable record of its submission to At Once"):
+        services.queue.dequeue(job_id)
+    assert services.data_root.job(job_id).newest_run() == 1
+
+
 def test_a_live_job_whose_node_no_one_added_is_whole(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,14 +96,15 @@ class OptionsForm(QWidget):
 
     def options(self) -> SetUpOptions:
         """Return the selected options; options without a switch are unchanged."""
+        in_job = self.switch(IN_JOB).isChecked() and not self._choices[IN_JOB].isHidden()
         return replace(
             self._options,
             system_mpi=self.switch(SYSTEM_MPI).isChecked(),
             shared=self.switch(SHARED).isChecked(),
             limits_key=self.switch(LIMITS_KEY).isChecked(),
             without_horovod=self.switch(WITHOUT_HOROVOD).isChecked(),
-            in_job=self.switch(IN_JOB).isChecked(),
-            partition=self.partition.text().strip() if self.switch(IN_JOB).isChecked() else "",
+            in_job=in_job,
+            partition=self.partition.text().strip() if in_job else "",
         )
 
     def offer_job(self, has_slurm: bool) -> None:

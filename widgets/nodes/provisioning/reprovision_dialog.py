@@ -34,6 +34,7 @@ def installation_text(entry: NodeEntry) -> str:
     parts += ["shared environment"] if entry.shares_environment else []
     parts += ["restricted key"] if installation.limits_key else []
     parts += ["no Horovod"] if installation.without_horovod else []
+    parts += ["made in a job"] if installation.in_job else []
     return ", ".join(parts)
 
 
