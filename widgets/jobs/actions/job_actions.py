@@ -277,7 +277,12 @@ def action_for_state(subject: JobSubject) -> JobAction:
         resume_action = START_OVER if has_no_checkpoint or not subject.job.resumes else RESUME
         start_action = resume_action if subject.job.run else START
         return replace(
-            start_action, text="Start now", icon="play", is_primary=False, is_enabled=always
+            start_action,
+            text="Start now",
+            icon="play",
+            is_primary=False,
+            disabled_tip="The scheduler of its cluster starts it.",
+            is_enabled=lambda subject: subject.queued_job is not None,
         )
     if state is JobState.FINISHED:
         return replace(EXPORT, is_enabled=lambda subject: subject.has_checkpoints is not False)
