@@ -26,18 +26,18 @@ _POSITION = re.compile(
     rf"|第\s*(?P<chinese_epoch>{PLAIN_COUNT})\s*(?:轮|個?epoch|エポック)"
     rf"|train(?:ing)?:?\s+(?P<train_epoch>{PLAIN_COUNT})(?=\s*[\[(])"
     r"|(?:global[ _]step|num_updates|step|iter|iteration|itr|it|episode|generation|round"
-    r"|schritt|étape|pas+o|шаг|итерация|ステップ|步|up(?=\.)|update"
+    r"|schritt|étape|pas+o|шаг|итерация|ステップ|步|up(?=\.)|update|(?<!/)batch"
     r"|(?<!\w )(?<!\w  )(?:steps|iters|iterations|updates))"
     rf"{_GAP}(?P<step>{COUNT}(?:\.\d+)?[kM]?))(?![\w.]*\d|,\d)"
     rf"(?:\s*(?:/|of\b|von\b|sur\b|de\b)\s*(?P<total>{COUNT}(?:\.\d{{3}})*[kM]?)(?!\d|\s*/\s*\d))?",
     re.IGNORECASE,
 )
-_WARNING = re.compile(r"\b(?:Warning|Error)\b: ")
+_WARNING = re.compile(r"\bWarning: ")
 _HAS_NUMBER = re.compile(r"\d|\bnan\b|\binf\b", re.IGNORECASE)
 _EPOCH_GROUPS = ("epoch", "numbered_epoch", "chinese_epoch", "train_epoch")
 _POINTED = re.compile(r"[1-9]\d{0,2}(?:\.\d{3})+")
-_LEADING_COUNT = re.compile(r"\s*(?:\[(\d+)\]|(\d+):)\s")
-"""The iteration as gradient boosting prints it: ``[10]`` or ``10:`` before the values."""
+_LEADING_COUNT = re.compile(r"\s*(?:\[(\d+)\]|(\d+)[:.)])\s")
+"""The iteration before the values, as gradient boosting prints it: ``[10]``, ``10:``, ``10.``."""
 _LEADING_PARTS = re.compile(r"\s*\[(\d+)/(\d+)\]\s*\[\d+/\d+\]")
 """Epoch and batch: ``[1/5][50/1583]``."""
 _LEADING_PART = re.compile(rf"\s*[\[(]?({COUNT})\s*/\s*({COUNT})[])]?:?\s")
@@ -46,11 +46,12 @@ _REPLACEMENTS = tuple(
     (re.compile(pattern, re.IGNORECASE), replacement)
     for pattern, replacement in (
         (r"'s (?=\w)", " "),  # LightGBM's “training's auc”
-        (r"'", ""),  # Python's dictionaries
+        (r"(?<![^\W\d_])'|'(?![^\W\d_])", ""),  # Python's dictionaries
         (r":?\s*\b\d+%\|[^|]*\|", "|"),  # A progress bar
         (r"\(\w+:\d+\)|\b[\w.]+:[\w.<>]+:\d+(?=\s+[-|])", ""),  # A line of the code
         (r"\b(?-i:[A-Z])\w*\(\w+=.*\)", ""),  # Settings: ``Namespace(epoch=100, lr=0.1)``
         (rf"\b(?:tensor|array|(?:np\.)?float\d+)\(\[?({NUMBER})\]?[^()]*\)", r"\1"),
+        (rf"\b(\w+)/(\w+)( \w+):? ({NUMBER})\s*/\s*({NUMBER})", r"\1\3: \4, \2\3: \5"),
         (rf"[↓↑▲▼⬆⬇~≈]\s*(?={NUMBER})", ""),
         (r"\bepoch\((\w+)\)", r"\1 epoch"),  # MMEngine's “Epoch(val) [1]”
         (r"\[epoch[_-](\d+)\]", r"epoch \1"),  # Sections of a file of settings
@@ -73,19 +74,18 @@ _SPLIT = re.compile(
 )
 """Word before values of a line that says whether they are those of the training."""
 _OPEN_GROUP = re.compile(r"(\w+)[\[(][^][()]*$")
-_ITEM_START = re.compile(r"[,|;:\])\t]\s*$|\s-\s*$")
-_ITEM_END = re.compile(r"\s*%?\s*(?:[,|;\t]|$|\s[:-]\s)")
+_ITEM_START = re.compile(r"[,|;:\])(\t]\s*$|\s-\s*$")
+_ITEM_END = re.compile(r"\s*%?\s*(?:[,|;)\t]|$|\s[:-]\s)")
 """What is around ``mfu 3.6%`` in a line such as ``iter 10: loss 3.9, mfu 3.6%``."""
 _EPOCH_PART = re.compile(
-    rf"(?:^|[\[(|])\s*(?P<part>{COUNT})\s*/\s*(?P<total>{COUNT})|\bbatch\W{{0,3}}{COUNT}"
-    r"|\b\d+-\d+\s?batch",
+    rf"(?:^|[\[(|])\s*(?P<part>{COUNT})\s*/\s*(?P<total>{COUNT})|\b\d+-\d+\s?batch",
     re.IGNORECASE,
 )
-"""The part of an epoch that is done: ``[ 320/6000``, ``| 3/10``, ``batch 3``, ``1-20batch``."""
+"""The part of an epoch that is done: ``[ 320/6000``, ``| 3/10``, ``1-20batch``."""
 _WORD = r"[^\W\d_](?:[\w./@-]*[\w@/-])?"
 _VALUE = re.compile(
-    rf"(?<![\w.])({_WORD}(?: {_WORD}){{0,2}})(\s*[:=]\s*|\s+)({NUMBER})"
-    r"(?![\w/:]|\.\d|-\d)",
+    rf"(?<![\w.])({_WORD}(?: {_WORD}){{0,2}})(\s*[:=]\s*|\s+(?:(?:is|was)\s+)?)({NUMBER})"
+    r"(?![\w/:]|\.\d|-\d|\s*(?:ms|s|secs?|seconds?|min|mins|minutes?|h|hours?|std|Stunden)\b)",
     re.IGNORECASE,
 )
 _VALUE_BEFORE = re.compile(

@@ -93,7 +93,7 @@ class LogReader:
         text = _BAR.sub("", _PREFIX.sub("", text, count=1)).strip()
         row = (
             self._dictionary(line)
-            or self._table.row(text, has_position=bool(self._position))
+            or self._table.row(text, line, has_position=bool(self._position))
             or self._columns.row(line, self._position)
         )
         if row:
@@ -110,7 +110,7 @@ class LogReader:
             return
         self._is_ruled = False
         yield from self.end()
-        if not self._table.note_header(cells) and (row := self._lines.read(line)):
+        if not self._table.note_header(cells, line) and (row := self._lines.read(line)):
             if self._lines.has_read_position:
                 self._unsure_blocks.clear()
             yield row
@@ -208,10 +208,11 @@ class _Table:
 
     def __init__(self) -> None:
         self._names: list[str] = []
+        self._header_line = ""
         self._is_header_open = False
         self._labels: set[str] = set()
 
-    def note_header(self, cells: Sequence[str]) -> bool:
+    def note_header(self, cells: Sequence[str], line: str) -> bool:
         """Return whether the cells of a line are names, alone or below those of the line before."""
         if any(map(_HAS_NUMBER.search, cells)):
             self._is_header_open = False
@@ -229,15 +230,17 @@ class _Table:
         is_header = has_metric or (len(names) > 1 and has_position(names))
         if is_header:
             self._names, self._is_header_open, self._labels = names, True, set()
+            self._header_line = line
         return is_header
 
     def end_header(self) -> None:
         self._is_header_open = False
 
-    def row(self, text: str, *, has_position: bool) -> Row:
+    def row(self, text: str, line: str, *, has_position: bool) -> Row:
         """Return the row in a line, {} if it is none.
 
         Args:
+            text: The line without a logger's prefix and a progress bar.
             has_position: Lines before had an epoch or a step, for rows without one.
         """
         names, cells = self._names, split_cells(text)
@@ -246,6 +249,8 @@ class _Table:
             names = ["", *names]
         elif len(cells) != len(names) and any(map(position_kind, names)):
             cells = text.split()
+            if len(cells) < len(names) and "|" not in line:
+                cells = _cells_below(self._header_line, names, line)
         if not names or len(cells) != len(names):
             return {}
         row = dict(zip(names, cells, strict=True))
@@ -274,6 +279,21 @@ class _Table:
             if fraction is not None:
                 row[TOTAL_NAMES[position_kind(name)]] = fraction[2]
         return row
+
+
+def _cells_below(header: str, names: Sequence[str], line: str) -> list[str]:
+    """Return the cells of a line by the name above each, "" where a column is empty."""
+    starts = [0]
+    for name in names:
+        starts.append(header.find(name, starts[-1]) + len(name))
+    cells = ["" for _ in names]
+    for match in re.finditer(r"\S+", line):
+        distances = [abs(match.end() - end) for end in starts[1:]]
+        index = distances.index(min(distances))
+        if cells[index]:
+            return []
+        cells[index] = match[0]
+    return cells
 
 
 class _AlignedColumns:

@@ -256,6 +256,8 @@ class ScriptMetrics:
         self._text_rows: dict[tuple[str, ...], list[Row]] = {path: [] for path in _REPEATS}
         self._within_counts = dict.fromkeys(_REPEATS, self._lines_before)
         """The lines of parts of epochs, by the path of the text."""
+        self._names_within: dict[tuple[str, ...], Collection[str]] = {}
+        """The names in the last row with a part of an epoch, such as 0.5."""
         self._name_counts = Counter[str]()
         self._newest_text_step = -1.0
         self._names_by_tag: dict[str, frozenset[str]] = {}
@@ -424,11 +426,18 @@ class ScriptMetrics:
             self._name_counts.update(names)
             path = _LINES_PATH
             count = {"step": max((self._name_counts[name] for name in names), default=0)}
-        elif row.get("is_within_epoch"):
+        elif self._is_within_epoch(row, path):
             self._within_counts[path] += 1
             count = {"step": self._within_counts[path]}
         values = {name: value for name, value in row.items() if name != "is_within_epoch"}
         self._text_rows[path].append({**count, **values})
+
+    def _is_within_epoch(self, row: Row, path: tuple[str, ...]) -> bool:
+        """Return whether an epoch has several such rows: Hugging Face counts 0.5, 1.0, 1.5."""
+        names = row.keys() - {"is_within_epoch"}
+        if row.get("is_within_epoch") and float(row.get("epoch", 0)) % 1:
+            self._names_within[path] = names
+        return bool(row.get("is_within_epoch")) or names == self._names_within.get(path)
 
     def _add_marked(self, numbers: Mapping[str, float]) -> None:
         """Add the marked numbers of a line; its epoch may be in a line before it."""

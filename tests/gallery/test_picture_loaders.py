@@ -476,6 +476,17 @@ def test_folders_and_lists_are_the_sets_of_boxes(tmp_path: Path) -> None:
     assert (len(datasets.training), len(datasets.validation)) == (6, 2)
     assert {sample.path[:3] for sample in datasets.validation.samples} == {"val"}
 
+    marked = voc(BOXES)
+    name = next(name for name, text in marked.items() if "<object>" in str(text))
+    marked[name] = str(marked[name]).replace("</name>", "</name><difficult>1</difficult>", 1)
+    datasets = open_data("voc", files(tmp_path / "marked", **marked), tmp_path)
+    marks = [
+        target["difficult"]
+        for data in datasets
+        for _, target in map(data.__getitem__, range(len(data)))
+    ]
+    assert sum(int(mark.sum()) for mark in marks) == 1
+
     lists = {"ImageSets/Main/train.txt": "1\n2\n", "ImageSets/Main/val.txt": "3 1\n",
              "ImageSets/Main/cat_train.txt": "5 1\n"}  # fmt: skip
     datasets = open_data("voc", files(tmp_path / "voc", **voc(BOXES), **lists), tmp_path)

@@ -69,6 +69,8 @@ SHAPES: dict[str, tuple[Content, str, str]] = {
     "CSV": (READ_ME | {"iris.csv": tables.flowers()}, "table", r"iris.csv with 3 columns\.$"),
     "CSV, semicolons": ({"iris.csv": tables.flowers(";", ",")}, "table", "with 3 columns"),
     "CSV, gzipped": ({"iris.csv.gz": tables.TABLES["gzip"]}, "table", "3 col"),
+    "text of Excel": (
+        {"a.txt": tables.flowers("\t").encode("utf-16")}, "table", "a.txt with 3 columns"),
     "CSV with texts": ({"a.csv": "a,b,c\n1,x,no\n2,y,yes\n3,z,no\n"}, "table", "3 columns"),
     "CSV of pandas": ({"a.csv": tables.TABLES["index of pandas"]}, "table", "4 columns"),
     "CSV with gaps": ({"a.csv": tables.GAPS}, "table", "some values missing, which become"),

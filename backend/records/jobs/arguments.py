@@ -3,7 +3,7 @@
 The list in the job file is the truth: a setting is read from it, and written into it. Its name is
 that of an option without its dashes (``--lr 0.1``, ``--lr=0.1``, ``-b 32``) or that before the sign
 in ``lr=0.1``, as Hydra has it. ``_`` and ``-`` are the same. An option without a value has "yes".
-Several numbers after an option are its value, ``64 64`` (``--layers 64 64``).
+Several numbers after an option are its value, ``64 64`` (``--layers 64 64``), also as ``64,64``.
 
 Standard library only and Python 3.9: the nodes import this.
 """
@@ -25,6 +25,7 @@ _PAIR = re.compile(r"[+]{0,2}([A-Za-z_][\w./@-]*)=(.*)", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_][\w./@:-]*")
 _END = "--"
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+_NUMBERS = re.compile(rf"{_NUMBER.pattern}(,{_NUMBER.pattern})+")
 _SYNONYMS: Mapping[str, str] = {
     "learning_rate": "lr",
     "batch": "batch_size",
@@ -76,6 +77,21 @@ def value_of(tokens: object, name: str) -> str | None:
     return None if argument is None else argument.value
 
 
+def value_problem(tokens: object, name: str, values: Sequence[object]) -> str:
+    """Return why an argument cannot have these values, by the job's list of tokens, or ""."""
+    all_tokens = _token_list(tokens)
+    argument = _find_argument(all_tokens, name)
+    if argument is None:
+        folded_name = _with_underscores(name).casefold()
+        names = [other_name for other_name in named_arguments(tokens) if len(other_name) > 1]
+        similar_names = [n for n in names if _with_underscores(n).casefold() == folded_name]
+        return f"is “{similar_names[0]}” in the arguments of the job." if similar_names else ""
+    is_flag = all_tokens[argument.index].startswith("-") and "=" not in all_tokens[argument.index]
+    if argument.token_count == 1 and is_flag and {*map(_text, values)} - {YES, NO}:
+        return "has no value in the arguments of the job: use yes and no."
+    return ""
+
+
 def with_value(tokens: object, name: str, value: Any, head: str = "") -> list[str]:
     """Return the list with this value of an argument, which is added if it is not given.
 
@@ -93,6 +109,8 @@ def with_value(tokens: object, name: str, value: Any, head: str = "") -> list[st
         all_tokens[: argument.index],
         all_tokens[argument.index + argument.token_count :],
     )
+    if text is not None and argument.token_count > 2 and _NUMBERS.fullmatch(text):
+        text = text.replace(",", " ")
     head, is_joined, _ = all_tokens[argument.index].partition("=")
     is_flag = argument.token_count == 1 and not is_joined
     if text is None or (text == NO and is_flag):

@@ -17,7 +17,13 @@ from typing import Any
 
 from backend.records.base.schema import KEY, STRICT, build, kind_of
 from backend.records.base.validation import ConfigError, closest_match
-from backend.records.jobs.arguments import argument_name, argument_rows, is_name
+from backend.records.jobs.arguments import (
+    TABLE,
+    argument_name,
+    argument_rows,
+    is_name,
+    value_problem,
+)
 from backend.records.jobs.job_file import parse_job, with_value
 from backend.records.jobs.settings import (
     NOTES,
@@ -317,6 +323,8 @@ def _axis_errors(sweep: Sweep) -> Iterator[ConfigError]:
             message = "is a table, and a part of it has several values too."
         elif not message and takes_points and not axis.points():
             message = "is a range without steps; give their number, or draw at random."
+        elif not message and (name := argument_name(axis.path)):
+            message = value_problem(sweep.base.get(TABLE), name, axis.points() or (1,))
         if message:
             yield ConfigError(axis.path, f"{axis.path}: {message}")
     if sweep.draws is not None and not 1 <= sweep.draws <= MAX_JOBS:

@@ -55,6 +55,7 @@ ReadBytes = Callable[[str, int], bytes]
 _TARGETS = re.compile("(^|[^a-z])(y|targets?|labels?)([^a-z]|$)")
 _YOLO_LINE = re.compile(rb"\s*\d+(\s+(0?\.\d+|[01](\.\d*)?|\d(\.\d+)?e-\d+)){4,}\s*", re.IGNORECASE)
 _HEAD = 64 << 10
+_LEAST_ROWS = 4
 _TABLES = (".csv", ".tsv", ".tab", ".data")
 _LONG_HEAD = 1 << 20
 _MAX_READS = 16
@@ -276,12 +277,14 @@ def _array_sizes(shape: Sequence[int]) -> dict[str, int]:
 
 def _table(listing: _Listing) -> _ShapeMatch | None:
     tables = listing.with_suffix(*_TABLES, *(f"{suffix}.gz" for suffix in _TABLES), ".parquet")
+    texts = [] if tables else listing.with_suffix(".txt")
+    tables = tables or texts
     if not tables or listing.pictures:
         return None
     path = next((p for p in tables if _is_training(p)), tables[0])
     names = _short_list([p.name for p in tables])
     head = listing.head(path, _LONG_HEAD)
-    if head[:4] == b"PAR1" or b"\0" in head:
+    if head[:4] == b"PAR1" or (b"\0" in head and not texts):
         return _ShapeMatch(names)
     is_cut = len(head) >= _LONG_HEAD - 4
     text, separator = decoded(head[: head.rfind(b"\n")] if is_cut else head)
@@ -292,10 +295,12 @@ def _table(listing: _Listing) -> _ShapeMatch | None:
         titles = ["".join(row) for row in rows[: title_count(rows) if delimiter != " " else 0]]
         rows = rows[len(titles) :]
         rows = rows[: len(rows) - footer_count(rows)]
-        if len({len(row) for row in rows}) == 1 and len(rows[0]) > 1:
+        # Any text has words between blanks.
+        is_prose = bool(texts) and (delimiter == " " or len(rows) < _LEAST_ROWS)
+        if len({len(row) for row in rows}) == 1 and len(rows[0]) > 1 and not is_prose:
             note = "Left out, because they are titles above the table"
             return _columns(names, rows, [ReadingNote.from_names(note, titles, "row")])
-    return _ShapeMatch(names) if re.search(r"[\t;|,]", text) else None
+    return _ShapeMatch(names) if not texts and re.search(r"[\t;|,]", text) else None
 
 
 def _columns(names: str, rows: list[list[str]], notes: list[ReadingNote]) -> _ShapeMatch:

@@ -125,7 +125,8 @@ class LauncherService:
                 its submission cannot be read.
         """
         run = folder.newest_run()
-        scheduler, submission = (f(folder.attempt(run)) for f in (scheduler_of_run, submission_of))
+        attempt = folder.attempt(run)
+        scheduler, submission = scheduler_of_run(attempt), submission_of(attempt)
         if scheduler is None:
             return False
         if submission is None:

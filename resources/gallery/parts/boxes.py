@@ -23,6 +23,7 @@ class Sample(NamedTuple):
         names: The class of each object.
         size: Width and height of the picture that the boxes are for, (1, 1) for shares of its
             sides; None if unknown.
+        difficult: Of each object, whether it need not be found; None if the dataset has no marks.
     """
 
     path: str
@@ -30,6 +31,7 @@ class Sample(NamedTuple):
     boxes: list[tuple[float, float, float, float]]
     names: list[str]
     size: tuple[int, int] | None = None
+    difficult: tuple[bool, ...] | None = None
 
 
 class Boxes(torch.utils.data.Dataset):
@@ -183,7 +185,10 @@ class Boxes(torch.utils.data.Dataset):
             boxes = torch.stack(
                 [self.side - boxes[:, 2], boxes[:, 1], self.side - boxes[:, 0], boxes[:, 3]], 1
             )
-        return picture, {"boxes": boxes, "labels": labels}
+        target = {"boxes": boxes, "labels": labels}
+        if sample.difficult is not None:
+            target["difficult"] = torch.tensor(sample.difficult, dtype=torch.bool)[keep]
+        return picture, target
 
     def open(self, path: str, size: tuple[int, int] | None) -> Image.Image:
         """Open a picture, turned as its EXIF says unless its boxes are for how it is stored."""

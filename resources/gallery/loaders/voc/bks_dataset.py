@@ -56,6 +56,8 @@ def find_samples(folder: str, notes: Notes) -> tuple[list[Sample], list[str]]:
     if not samples:
         raise ValueError("the dataset has no XML file with an <annotation> of a picture")
     notes.add("Left out, because no list in ImageSets/Main has them", unlisted_paths, "XML file")
+    if not any(any(sample.difficult or ()) for sample in samples):
+        samples = [sample._replace(difficult=None) for sample in samples]
     edges = [edge for sample in samples for box in sample.boxes for edge in box[2:]]
     if edges and max(edges) <= 1:
         # Shares of the sides are not counted from 1.
@@ -85,12 +87,13 @@ def read_annotation(
         root = ElementTree.parse(os.path.join(folder, path)).getroot()
         if root.tag != "annotation":
             return None
-        boxes, names = [], []
+        boxes, names, difficult = [], [], []
         for element in root.iter("object"):
             edges = [number(element, f"bndbox/{edge}") for edge in ("xmin", "ymin", "xmax", "ymax")]
             # Corners count pixels from 1, and the last one is inside.
             boxes.append((edges[0] - 1, edges[1] - 1, edges[2], edges[3]))
             names.append((element.findtext("name") or "").strip() or "object")
+            difficult.append((element.findtext("difficult") or "").strip() == "1")
         size = None
         if root.find("size/width") is not None:
             width, height = (int(number(root, f"size/{edge}")) for edge in ("width", "height"))
@@ -100,7 +103,8 @@ def read_annotation(
     stem = os.path.splitext(os.path.basename(path))[0]
     name = (root.findtext("filename") or "").strip()
     name = name if os.path.basename(name) in pictures else stem
-    return Sample(find_picture(pictures, name, part), part, boxes, names, size)
+    picture = find_picture(pictures, name, part)
+    return Sample(picture, part, boxes, names, size, tuple(difficult))
 
 
 def number(element: ElementTree.Element, path: str) -> float:

@@ -141,7 +141,7 @@ def test_a_name_is_that_of_a_curve(name: str, is_right: bool) -> None:
         ("étape 12/100 perte: 0,5", {"step": 12, "total_steps": 100, "perte": 0.5}),
         (
             "Epoch 1, batch 12/100, loss: 0.5",
-            {"epoch": 1, "is_within_epoch": 1, "loss": 0.5},
+            {"epoch": 1, "step": 12, "loss": 0.5},
         ),
         (
             "Durchlauf 1/4 – Schritt 1.250/5.000: Verlust = 1,7143, Rate = 0,88E-04",

@@ -17,6 +17,7 @@ from backend.records.jobs.arguments import (
     named_arguments,
     unnamed_tokens,
     value_of,
+    value_problem,
     with_value,
 )
 from backend.records.jobs.comparison import RunFigures, compare
@@ -57,7 +58,8 @@ TOKEN_LISTS = st.lists(
 def test_a_written_argument_reads_back_and_the_others_stay(tokens, name, value) -> None:
     assume(tokens.count("--") == 0)
     new_tokens = with_value(tokens, name, value)
-    assert value_of(new_tokens, name) == value
+    # Of several numbers commas become blanks.
+    assert value_of(new_tokens, name) in (value, value.replace(",", " "))
     spellings = {name, name.replace("_", "-"), name.replace("-", "_")}
     assert {
         key: value_of_name
@@ -240,6 +242,29 @@ def test_an_argument_may_be_called_by_its_name_alone(text: str, path: str) -> No
 def test_a_name_that_is_no_argument_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a setting of a job"):
         swept_path(text, BASE)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("LR", ("0.5", "0.2"), "is “lr” in the arguments of the job."),
+        ("Weight-Decay", ("0", "1"), "is “weight_decay” in the arguments of the job."),
+        ("amp", ("ja", "nein"), "has no value in the arguments of the job: use yes and no."),
+        ("amp", ("yes", "no"), ""),
+        ("amp", (True, False), ""),
+        ("B", ("1", "2"), ""),
+        ("opt", ("adam", "sgd"), ""),
+        ("seed", ("1", "2"), ""),
+    ],
+)
+def test_a_value_that_the_option_of_the_job_cannot_have_is_refused(name, values, message) -> None:
+    tokens = ["--lr", "0.1", "--weight_decay", "0", "-b", "3", "--amp", "--opt=adam"]
+    assert value_problem(tokens, name, values) == message
+
+
+def test_several_numbers_of_an_option_may_have_commas() -> None:
+    assert with_value(["--hidden", "64", "64"], "hidden", "32,16") == ["--hidden", "32", "16"]
+    assert with_value(["--sizes", "64"], "sizes", "32,16") == ["--sizes", "32,16"]
 
 
 def test_a_sweep_over_arguments_of_a_job_with_a_model_says_that_it_needs_a_script() -> None:
