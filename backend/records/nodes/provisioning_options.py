@@ -182,8 +182,9 @@ def _job_error(chosen_nodes: Sequence[NodeEntry]) -> str:
     names = [node.name for node in chosen_nodes if not offers_job(node.scheduler)]
     if not names:
         return ""
-    subject = "is not a login node" if len(names) == 1 else "are not login nodes"
-    return f"{_name_list(names)} {subject} of Slurm: set up without a job of Slurm there."
+    if len(names) == 1:
+        return f"{names[0]} is not a login node of Slurm: set it up without a job of Slurm."
+    return f"{_name_list(names)} are not login nodes of Slurm: set them up without a job of Slurm."
 
 
 def _known_infos(entries: Sequence[NodeEntry]) -> list[tuple[str, NodeInfo]]:

@@ -133,7 +133,7 @@ class LauncherService:
             raise BackendError(
                 f"Run {run} of {folder.job_id} has no readable record of its submission to "
                 f"{scheduler.name}.",
-                f"Look for it in {scheduler.name}'s own queue, and remove it there.",
+                f"Look for it with {scheduler.name}'s own commands, and cancel it with them.",
             )
         if not self.launcher(submission.placement).leave_queue(folder):
             raise BackendError(

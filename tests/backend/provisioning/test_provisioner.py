@@ -352,7 +352,7 @@ def test_a_newer_bundle_replaces_the_agent_and_stays_beside_the_older(node: Node
 
 
 def test_a_job_of_slurm_for_the_environment_is_refused_where_there_is_none(node: Node) -> None:
-    with pytest.raises(BackendError, match="is not a login node of Slurm: set up without"):
+    with pytest.raises(BackendError, match="is not a login node of Slurm: set it up without"):
         go(node, in_job=True)
 
 

@@ -151,12 +151,11 @@ def test_only_a_login_node_of_slurm_makes_its_environment_in_a_job() -> None:
     login_node = replace(node("hpc"), scheduler="slurm")
     assert not choice_errors(options, [login_node], [node("a")], "")
     assert not choice_errors(SetUpOptions(), [node("a")], [], "")
-    for names, subject in {
-        "a": "a is not a login node",
-        "ab": "a and b are not login nodes",
+    for names, message in {
+        "a": "a is not a login node of Slurm: set it up without a job of Slurm.",
+        "ab": "a and b are not login nodes of Slurm: set them up without a job of Slurm.",
     }.items():
         errors = choice_errors(options, [login_node, *map(node, names)], [], "")
-        message = f"{subject} of Slurm: set up without a job of Slurm there."
         assert errors == {IN_JOB: message}
 
 
