@@ -629,6 +629,9 @@ def test_a_cluster_takes_the_place_of_the_nodes_and_gives_it_back(qtbot, form):
     fields.show_value("slurm.partition", "main")
     assert fields.shown_text("slurm.partition") == "main · no limit · 4 of 4 a100"
     fields.show_value("slurm.nodes", 3)
+    for gpus in (4, 0):
+        fields.show_value("slurm.gpus", gpus)
+        assert fields.field("slurm.processes").isVisibleTo(form) is not bool(gpus)
     raw = form.draft().raw
     slurm = parse_job(raw).draft.allocation
     assert slurm == SlurmPlacement("hpc", nodes=3, partition="main")
@@ -637,21 +640,6 @@ def test_a_cluster_takes_the_place_of_the_nodes_and_gives_it_back(qtbot, form):
     fields.show_value("slurm.cluster", "")
     assert form.draft().raw["placement"] == DIGITS["placement"]
     assert "slurm" not in form.draft().raw
-
-
-def test_a_job_on_gpus_of_a_cluster_has_no_number_of_processes(form):
-    fields = job_fields(form)
-    form.show_draft(JobDraft(DIGITS))
-    form.show_nodes((NodeState("this-computer", Presence.ONLINE, reading()), CLUSTER))
-    fields.show_value("slurm.cluster", "hpc")
-    processes = fields.field("slurm.processes")
-    fields.show_value("slurm.processes", 2)
-    assert processes.isVisibleTo(form)
-    fields.show_value("slurm.gpus", 4)
-    assert not processes.isVisibleTo(form)
-    assert parse_job(form.draft().raw).draft.allocation == SlurmPlacement("hpc", gpus=4)
-    fields.show_value("slurm.gpus", 0)
-    assert processes.isVisibleTo(form)
 
 
 def test_the_login_node_of_a_cluster_is_no_node_to_choose(form):
