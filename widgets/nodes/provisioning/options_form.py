@@ -107,7 +107,11 @@ class OptionsForm(QWidget):
         }
         return replace(
             self._options,
-            **chosen,
+            system_mpi=chosen[SYSTEM_MPI],
+            shared=chosen[SHARED],
+            limits_key=chosen[LIMITS_KEY],
+            without_horovod=chosen[WITHOUT_HOROVOD],
+            in_job=chosen[IN_JOB],
             partition=self.partition.text().strip() if chosen[IN_JOB] else "",
         )
 
