@@ -511,6 +511,8 @@ class _SetUpWork:
                 limits_key=self._limits_key,
                 without_horovod=not self._has_horovod,
                 packages=self._plan.options.packages,
+                in_job=self._plan.options.in_job,
+                partition=self._plan.options.partition,
                 bytes=disk_usage(self.shell, str(self.home.path)),
             ),
         )

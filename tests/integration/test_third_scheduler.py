@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,6 +22,7 @@ from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.schedulers import SCHEDULERS
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import ProcessIdentity, RunStatus
+from backend.records.library.item import Kind
 from backend.records.nodes.entry import NodeAddress, NodeEntry
 from backend.services.context.container import Services
 from backend.services.nodes.launchers import CLUSTERS
@@ -84,11 +86,46 @@ def test_a_job_that_waits_for_a_third_scheduler_leaves_its_queue(
     job_id = services.jobs.create_and_start(RAW).id
     view = services.jobs.queries.show(job_id)
     assert (view.state, view.status.message) == (JobState.QUEUED, "Held by the tests.")
+    assert view.nodes == (THIS_COMPUTER,)
     assert "placement" not in effective_settings(view)
     assert services.queue.dequeue(job_id).state is JobState.CREATED
     with pytest.raises(BackendError) as refusal:
         services.queue.enqueue(job_id)
     assert refusal.value.remedy == "Start the job: At Once begins it when its turn comes."
+
+
+def test_the_packages_of_a_script_are_installed_from_the_login_node(
+    services: Services, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The nodes have no names before the job begins."""
+    folder = tmp_path / "script"
+    folder.mkdir()
+    (folder / "train.py").write_text("print(1)\n")
+    (folder / "requirements.txt").write_text("einops\n")
+    services.library.import_item(Kind.SCRIPT, folder, "script")
+    asked_nodes = []
+
+    def provide_script(names: tuple[str, ...], *_: object) -> str:
+        asked_nodes.append(names)
+        raise BackendError("No index answers.")
+
+    provisioning = SimpleNamespace(provide_script=provide_script)
+    monkeypatch.setattr(services.nodes.heads, "provisioning", provisioning)
+    script = {"name": "script", "script": "script", "entry": "train.py", "python": "requirements"}
+    with pytest.raises(BackendError, match="No index answers"):
+        services.jobs.create_and_start({**script, KEY: {"cluster": THIS_COMPUTER}})
+    assert asked_nodes == [(THIS_COMPUTER,)]
+
+
+def test_a_job_whose_submission_cannot_be_read_stays_in_the_queue_and_an_error_says_so(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AtOnceCluster, "is_held", True)
+    job_id = services.jobs.create_and_start(RAW).id
+    services.data_root.job(job_id).attempt(1).submission(KEY).write_text("{")
+    with pytest.raises(BackendError, match="no readable record of its submission to At Once"):
+        services.queue.dequeue(job_id)
+    assert services.data_root.job(job_id).newest_run() == 1
 
 
 def test_a_live_job_whose_node_no_one_added_is_whole(

@@ -22,6 +22,7 @@ from backend.records.jobs.view import JobView, RunUpdate
 from backend.records.nodes.history import PastGpu, PastReading
 from backend.records.nodes.reading import NodeState
 from backend.records.queue.entry import Cause, Queue, QueuedJob, QueueEntry, WaitReason
+from backend.records.slurm.placement import SlurmPlacement
 from tests.job_views import replace_fields
 from tests.widgets.nodes import samples
 from widgets.nodes.history.node_history import NodeHistoryData, to_history_data
@@ -104,6 +105,14 @@ def job(
 
 
 TWO_NODES = config("retinanet-r50 · coco", "gpu06", "gpu07")
+IN_SLURM_CONFIG = replace(
+    TWO_NODES,
+    placement=tuple(
+        replace(placement, node=f"a100-{number:03}", gpus=tuple(f"slurm:{n}" for n in range(8)))
+        for number, placement in zip((17, 23), TWO_NODES.placement, strict=True)
+    ),
+    allocation=SlurmPlacement("hpc", 2, gpus=8, partition="a100", time_limit_min=720),
+)
 STEP_MS = tuple(471.0 if rank == 11 else 344.0 + rank * 37 % 17 for rank in range(16))
 RISING_LOSS = Alarm(DIVERGED, 11_900, "The loss is 2.31, 4.2 times its best (0.55 at step 9 850).")
 LIVE = job(
@@ -111,6 +120,15 @@ LIVE = job(
     start_age_s=74 * MINUTE, metrics={"loss": 0.277}, eta_s=41 * MINUTE, samples_per_second=551.0,
     rank_step_ms=STEP_MS, slow_ranks=(11,), tags=("baseline",),
     notes="The reference for everything on coco.",
+)  # fmt: skip
+IN_SLURM = replace(LIVE, config=IN_SLURM_CONFIG)
+IN_SLURM_QUEUE = job(
+    "j1", samples.JOBS["j1"], S.QUEUED,
+    replace(IN_SLURM_CONFIG, placement=IN_SLURM_CONFIG.allocation.placements()),
+    start_age_s=MINUTE,
+    started_at="",
+    message="Waits in Slurm's queue. It waits for nodes or GPUs to become free. "
+    "Slurm expects to start it at 2026-12-01 18:40:00.",
 )  # fmt: skip
 EVALUATING = job(
     "j2", samples.JOBS["j2"], S.EVALUATING, config("unet-cells · cells", "gpu01", gpus=4), 0.91,

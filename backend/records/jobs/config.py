@@ -512,6 +512,11 @@ class JobConfig:
         return scheduler_of(self.allocation) if self.allocation is not None else None
 
     @property
+    def names_nodes(self) -> bool:
+        """Return False while a scheduler has not chosen the nodes, which have numbers then."""
+        return self.allocation is None or self.placement != self.allocation.placements()
+
+    @property
     def uses_gpus(self) -> bool:
         return any(placement.gpus for placement in self.placement)
 

@@ -186,8 +186,7 @@ def _effective_settings(config: JobConfig, references: Mapping[str, str]) -> dic
         raw[part] = {**defaults, **raw[part]}
     if config.strategy.servers and "strategy" in raw:
         del raw["strategy"]["lr_scaling"]
-    # The nodes of an allocation have no names yet.
-    if config.allocation is None or config.placement != config.allocation.placements():
+    if config.names_nodes:
         raw["placement"] = ", ".join(
             f"{node_label(placement.node)} × {placement.process_count}"
             for placement in config.placement

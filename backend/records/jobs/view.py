@@ -123,6 +123,9 @@ class JobView:
 
     @property
     def nodes(self) -> tuple[str, ...]:
+        """Return its nodes, or the cluster whose scheduler has not chosen them yet."""
+        if self.config.allocation is not None and not self.config.names_nodes:
+            return (self.config.allocation.cluster,)
         return tuple(placement.node for placement in self.config.placement)
 
     def gpu_s(self, now_s: float) -> float | None:

@@ -141,6 +141,9 @@ class NodeInstallation:
     without_horovod: bool = False
     packages: tuple[str, ...] = ()
     """Packages that user code needs besides, by name; each set-up installs them."""
+    in_job: bool = False
+    """The environment was made in a job of Slurm, of ``partition``; "" for the default."""
+    partition: str = ""
     bytes: int = 0
 
 
@@ -174,6 +177,8 @@ class NodeEntry(Record, label="node", newest_schema=ENTRY_SCHEMA, rules=STRICT):
         raw = super().to_dict()
         if not raw["gives_way"]:
             del raw["gives_way"]  # An agent that does not know it yet cannot read the entry.
+        if self.installation is not None and not self.installation.in_job:
+            del raw["installation"]["in_job"], raw["installation"]["partition"]
         return {**raw, self.scheduler: True} if self.scheduler else raw
 
     @classmethod

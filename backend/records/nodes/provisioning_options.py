@@ -38,9 +38,6 @@ class SetUpOptions:
     partition: str = ""
     """The partition of that job, "" for the default."""
 
-    def is_in_job(self, entry: NodeEntry) -> bool:
-        return self.in_job and offers_job(entry.scheduler)
-
 
 def offers_job(scheduler: str) -> bool:
     """Return whether an environment can be made in a job of a scheduler, given by its key."""
@@ -57,6 +54,8 @@ def options_of(entry: NodeEntry) -> SetUpOptions:
         shared=entry.shares_environment,
         limits_key=entry.installation.limits_key,
         without_horovod=entry.installation.without_horovod,
+        in_job=entry.installation.in_job,
+        partition=entry.installation.partition,
     )
 
 
@@ -97,6 +96,7 @@ def choice_errors(
         if options.system_mpi
         else _bundled_mpi_error(chosen_nodes, other_nodes, bundled_version),
         SHARED: _shared_error(chosen_nodes) if options.shared else "",
+        IN_JOB: _job_error(chosen_nodes) if options.in_job else "",
     }
     return {name: error for name, error in errors.items() if error}
 
@@ -176,6 +176,15 @@ def _shared_error(chosen_nodes: Sequence[NodeEntry]) -> str:
             "shared in it. Mount it with write permission, or give each node its own environment."
         )
     return ""
+
+
+def _job_error(chosen_nodes: Sequence[NodeEntry]) -> str:
+    names = [node.name for node in chosen_nodes if not offers_job(node.scheduler)]
+    if not names:
+        return ""
+    if len(names) == 1:
+        return f"{names[0]} is not a login node of Slurm: set it up without a job of Slurm."
+    return f"{_name_list(names)} are not login nodes of Slurm: set them up without a job of Slurm."
 
 
 def _known_infos(entries: Sequence[NodeEntry]) -> list[tuple[str, NodeInfo]]:

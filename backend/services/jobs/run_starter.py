@@ -213,9 +213,10 @@ class RunStarter:
         pin = file.pins["script"]
         source = self._library.open_content(Kind.SCRIPT, pin.reference, progress)
         name = environment_name(launch.python, source, pin.sha256)
-        nodes = tuple(dict.fromkeys(rank.node for rank in launch.ranks))
+        cluster = file.config.allocation
+        nodes = [cluster.cluster] if cluster is not None else [rank.node for rank in launch.ranks]
         return self._nodes.heads.provisioning.provide_script(
-            nodes, launch.python, name, source, progress
+            tuple(dict.fromkeys(nodes)), launch.python, name, source, progress
         )
 
     def plan(self, config: JobConfig, job_id: str, run: int) -> PreparedRun:

@@ -26,6 +26,7 @@ from backend.records.jobs.schedulers import (
     SCHEDULERS,
     ClusterScheduler,
     scheduler_of,
+    scheduler_of_run,
     submission_of,
 )
 from backend.records.jobs.status import Condition
@@ -120,16 +121,23 @@ class LauncherService:
         A first run that has not begun is given back: the job is as before its start.
 
         Raises:
-            BackendError: The scheduler does not answer, or the job begins just now.
+            BackendError: The scheduler does not answer, the job begins just now, or the record of
+                its submission cannot be read.
         """
         run = folder.newest_run()
-        submission = submission_of(folder.attempt(run))
-        if submission is None:
+        attempt = folder.attempt(run)
+        scheduler, submission = scheduler_of_run(attempt), submission_of(attempt)
+        if scheduler is None:
             return False
-        if not self.launcher(submission.placement).leave_queue(folder):
-            name = scheduler_of(submission.placement).name
+        if submission is None:
             raise BackendError(
-                f"The job {folder.job_id} has just left {name}'s queue and begins.",
+                f"Run {run} of {folder.job_id} has no readable record of its submission to "
+                f"{scheduler.name}.",
+                f"Look for it with {scheduler.name}'s own commands, and cancel it with them.",
+            )
+        if not self.launcher(submission.placement).leave_queue(folder):
+            raise BackendError(
+                f"The job {folder.job_id} has just left {scheduler.name}'s queue and begins.",
                 "Stop it instead.",
             )
         launch = launch_of(folder.launch, run)

@@ -184,7 +184,7 @@ class ProvisioningService:
                 start_agent=self._start_agent,
                 exclusive_access=lambda name: locks.setdefault(name, threading.Lock()),
                 relay=relay,
-                allocate=in_job if options.is_in_job(entry) else None,
+                allocate=in_job if options.in_job else None,
             )
             fingerprint = ""
             with suppress(BackendError):  # Connecting reports any problem.

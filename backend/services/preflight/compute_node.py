@@ -201,7 +201,7 @@ def judge(
     ]
     yield from findings
     if not any(finding.blocks for finding in findings):
-        message = _success_message(node, values, replies)
+        message = _success_message(node, replies)
         yield PreflightFinding(names.COMPUTE_NODE, True, message, nodes=(cluster,))
 
 
@@ -252,12 +252,8 @@ def _network_results(
         )
 
 
-def _success_message(node: str, values: Mapping[str, str], replies: Mapping[str, Any]) -> str:
+def _success_message(node: str, replies: Mapping[str, Any]) -> str:
     torch = (replies.get("imports") or {}).get("torch", "")
     mpi_version = version_in((replies.get("mpirun") or {}).get("out", "")) or ""
     parts = ["Python", torch and f"PyTorch {torch}", mpi_version and f"Open MPI {mpi_version}"]
-    types = ", ".join(dict.fromkeys(_MPI_TYPE.findall(values.get("srun", "")))) or "none"
-    return (
-        f"{node} sees the data root and starts {', '.join(filter(None, parts))}. srun has the "
-        f"types {types}; the ranks are started by mpirun in the allocation."
-    )
+    return f"{node} sees the data root and starts {', '.join(filter(None, parts))}."

@@ -33,6 +33,7 @@ from backend.records.base.program_name import COMMAND
 from backend.records.base.timestamps import instant
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
+from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import NodeState, Presence
 from backend.records.queue.entry import (
@@ -193,8 +194,11 @@ class QueueService:
             folder = self._fresh_folder(job_id)
             require_right(folder, job_files.read_job(folder).user)
             was_queued = self._launchers.launcher(None).leave_queue(folder)
-        if not was_queued and self._jobs.queries.show(job_id).state.is_queued:
-            was_queued = self._launchers.leave_queue(folder)
+        if not was_queued:
+            state = self._jobs.queries.show(job_id).state
+            # Without news of its scheduler, a job that waits there is one that starts.
+            if state.is_queued or state is JobState.STARTING:
+                was_queued = self._launchers.leave_queue(folder)
         if was_queued:
             job_files.add_action(folder, "Removed from the queue", reason)
         return self._jobs.queries.show(job_id)

@@ -351,6 +351,11 @@ def test_a_newer_bundle_replaces_the_agent_and_stays_beside_the_older(node: Node
     assert (node.home / "state/info.json").read_bytes() != pid
 
 
+def test_a_job_of_slurm_for_the_environment_is_refused_where_there_is_none(node: Node) -> None:
+    with pytest.raises(BackendError, match="is not a login node of Slurm: set it up without"):
+        go(node, in_job=True)
+
+
 def test_an_agent_that_never_writes_is_a_failure(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:

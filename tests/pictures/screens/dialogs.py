@@ -9,9 +9,10 @@ from app.runtime.controller import ignore
 from backend.records.bundles.job_archive import ImportedJob, WrittenBundle
 from backend.records.library.item import Kind
 from backend.records.library.project import ImportGuess, Project, ProjectPart
-from backend.records.nodes.preflight import Preflight
+from backend.records.nodes.preflight import Preflight, PreflightFinding, TrialResult
+from backend.services.preflight.compute_node import unchecked_finding
 from tests.pictures import lab
-from tests.pictures.gallery import LARGE, SMALL, SMALLEST, screen
+from tests.pictures.gallery import LARGE, LARGE_SMALL, SMALL, SMALLEST, screen
 from tests.pictures.screens.jobs import open_job, table
 from tests.pictures.screens.library import dataset
 from tests.pictures.stage import Stage
@@ -70,6 +71,33 @@ def preflight_tried(stage: Stage) -> None:
 screen("preflight-sound")(
     lambda stage: _preflight(stage, checks.preflight()).show_trial(checks.SOUND)
 )
+
+
+def _preflight_of_cluster(stage: Stage, *findings: PreflightFinding) -> PreflightDialog:
+    accepted = PreflightFinding("Slurm", True, "Slurm accepts the job.", nodes=("hpc",))
+    dialog = _preflight(stage, None)
+    preflight = Preflight(("hpc",), (*findings, accepted), 1.0)
+    dialog.show_preflight(preflight, lab.IN_SLURM.config.placement)
+    return dialog
+
+
+screen("preflight-slurm", LARGE_SMALL)(
+    lambda stage: _preflight_of_cluster(stage, unchecked_finding("hpc"))
+)
+screen("preflight-slurm-busy", LARGE_SMALL)(
+    lambda stage: _preflight_of_cluster(stage, checks.NOT_BEGUN)
+)
+screen("preflight-slurm-failed", LARGE_SMALL)(
+    lambda stage: _preflight_of_cluster(stage, checks.UNSEEN)
+)
+
+
+@screen("preflight-slurm-checked", LARGE_SMALL)
+def preflight_slurm_checked(stage: Stage) -> None:
+    dialog = _preflight_of_cluster(stage, unchecked_finding("hpc"))
+    passed = replace(checks.UNSEEN, ok=True, message=checks.COMPUTE_NODE_TEXT)
+    dialog.show_preflight(Preflight(("hpc",), (passed,), 9.0), lab.IN_SLURM.config.placement)
+    dialog.show_trial(TrialResult(True, checks.COMPUTE_NODE_TEXT, 9.0))
 
 
 TAKEN_NAMES = {kind: {"digits": 2} if kind is Kind.DATASET else {} for kind in Kind}

@@ -52,6 +52,18 @@ def job_slow_rank(stage: Stage) -> None:
     scroll.parentWidget().parentWidget().parentWidget().ensureWidgetVisible(scroll)
 
 
+@screen("job-slurm", THREE)
+def job_slurm(stage: Stage) -> None:
+    """A job on nodes that Slurm chose, beside the nodes of the lab."""
+    open_job(stage, lab.IN_SLURM, _with_view(lab.IN_SLURM)).detail.show_view(lab.IN_SLURM)
+
+
+@screen("job-slurm-waiting", THREE)
+def job_slurm_waiting(stage: Stage) -> None:
+    view = lab.IN_SLURM_QUEUE
+    open_job(stage, view, _with_view(view)).detail.show_view(view)
+
+
 @screen("job-session", THREE)
 def job_session(stage: Stage) -> None:
     """JupyterLab on two GPUs; the browser is one click away."""

@@ -21,7 +21,6 @@ from backend.records.nodes.entry import NodeAddress, NodeEntry
 from backend.records.nodes.partition import Partition, PartitionNode
 from backend.records.nodes.reading import Finding, GpuProcess, NodeState, Presence
 from backend.records.queue.entry import QueueEntry
-from backend.records.slurm.placement import SlurmPlacement
 from backend.records.sweeps.values import Axis, parse_axis
 from tests.pictures import lab
 from tests.pictures.gallery import EVERY, LARGE, LARGE_SMALL, SMALL, SMALLEST, screen
@@ -144,11 +143,11 @@ def new_job_plan_too_large(stage: Stage) -> None:
 @screen("new-job-slurm", LARGE_SMALL)
 def new_job_slurm(stage: Stage) -> None:
     """A job for which Slurm chooses the nodes, with its rare settings open."""
-    placement = SlurmPlacement("hpc", 4, gpus=4, partition="a100", time_limit_min=720)
+    table = {"cluster": "hpc", "nodes": 4, "gpus": 4, "partition": "a100", "time_limit_min": 720}
     nodes = tuple(PartitionNode(f"g{n}", "idle", 64, 512_000, {"a100": 4}) for n in range(8))
     cluster_node = NodeEntry("hpc", NodeAddress("login.example"), scheduler="slurm")
     states = (*lab.nodes(), NodeState("hpc", Presence.ONLINE, entry=cluster_node))
-    form = filled_form(stage, states, {**RAW, "placement": [], "slurm": vars(placement)})
+    form = filled_form(stage, states, {**RAW, "placement": [], "slurm": table})
     form.show_partitions("hpc", (Partition("a100", True, True, 172_800, nodes),))
     for details in form.findChildren(Details):
         stage.settle()

@@ -15,7 +15,7 @@ from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.usage import NodeUsage, RunUsage
 from backend.records.nodes.entry import SetUp, SetUpStep, StepState
 from backend.records.nodes.partition import Partition, PartitionNode
-from backend.records.nodes.provisioning_options import SetUpOptions
+from backend.records.nodes.provisioning_options import IN_JOB, SetUpOptions, options_of
 from backend.records.nodes.reading import (
     WARN,
     Finding,
@@ -349,6 +349,14 @@ def add_node_no_share(stage: Stage) -> None:
     dialog.no_share.click()
 
 
+@screen("add-node-slurm")
+def add_node_slurm(stage: Stage) -> None:
+    dialog = _add(stage, "login.hpc.example.org", connect=False)
+    dialog._more_button.click()
+    dialog.scheduler_switches["slurm"].click()
+    dialog.choices.switch(IN_JOB).click()
+
+
 screen("add-node-trust", published=("light",))(lambda stage: _add(stage).ask_trust(KEY))
 screen("add-node-changed-key")(
     lambda stage: _add(stage).show_changed_key(
@@ -418,6 +426,20 @@ screen("set-up-choices")(
 def set_up_choices_misfit(stage: Stage) -> None:
     entries = (THREE_NODES[0], node("gpu2", mpirun="", data_root="", is_ready=False))
     _choices(stage, entries, ("gpu2",), SetUpOptions(system_mpi=True, shared=True))
+
+
+def _choices_of_login_node(stage: Stage, *other_names: str) -> None:
+    login_node = replace(node("hpc"), scheduler="slurm")
+    assert login_node.installation is not None
+    installation = replace(login_node.installation, in_job=True, partition="a100")
+    login_node = replace(login_node, installation=installation)
+    entries = (login_node, *map(node, other_names))
+    names = [entry.name for entry in entries]
+    _choices(stage, entries, names, options_of(login_node))
+
+
+screen("set-up-choices-slurm")(_choices_of_login_node)
+screen("set-up-choices-slurm-misfit")(lambda stage: _choices_of_login_node(stage, "gpu1"))
 
 
 @screen("set-up-choices-64")

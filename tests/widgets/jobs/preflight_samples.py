@@ -10,6 +10,8 @@ from backend.records.nodes.preflight import (
     TrialResult,
     smaller_placement,
 )
+from backend.services.preflight.compute_node import unchecked_finding
+from backend.services.preflight.names import COMPUTE_NODE
 
 PLACEMENT = (
     Placement("gpu09", gpus=tuple(f"GPU-9{n}" for n in range(8))),
@@ -68,6 +70,22 @@ RESERVED = PreflightFinding(
     Fix.LEAVE_OUT,
     is_warning=True,
     gpus=("GPU-25", "GPU-26"),
+)
+NOT_BEGUN = unchecked_finding(
+    "hpc",
+    "Slurm has not begun the check: It waits for nodes or GPUs.",
+    "Try again when nodes are free, or choose another partition.",
+)
+UNSEEN = PreflightFinding(
+    COMPUTE_NODE,
+    False,
+    "The compute nodes of hpc do not see the data root at /lab/ring: this computer does not see "
+    "what a job wrote to it.",
+    "Mount the same share on them, at the same path as on the login node.",
+    ("hpc",),
+)
+COMPUTE_NODE_TEXT = (
+    "a100-017 sees the data root and starts Python, PyTorch 2.13.0, Open MPI 5.0.11."
 )
 PASSED_CHECKS = tuple(
     PreflightFinding(check, True, f"{check}: OK")

@@ -50,6 +50,11 @@ class JobSubject:
     is_in_table: bool = False
 
     @property
+    def waits_for_scheduler(self) -> bool:
+        """Return whether a cluster's scheduler starts the queued job; a summary does not say so."""
+        return isinstance(self.job, JobView) and self.job.config.allocation is not None
+
+    @property
     def can_resume(self) -> bool:
         """Return whether the job can resume, as long as is known: a job without steps cannot."""
         if self.job.state not in _RESUMABLE_STATES or not self.job.resumes:
@@ -277,7 +282,12 @@ def action_for_state(subject: JobSubject) -> JobAction:
         resume_action = START_OVER if has_no_checkpoint or not subject.job.resumes else RESUME
         start_action = resume_action if subject.job.run else START
         return replace(
-            start_action, text="Start now", icon="play", is_primary=False, is_enabled=always
+            start_action,
+            text="Start now",
+            icon="play",
+            is_primary=False,
+            disabled_tip="The scheduler of its cluster starts it.",
+            is_enabled=lambda subject: not subject.waits_for_scheduler,
         )
     if state is JobState.FINISHED:
         return replace(EXPORT, is_enabled=lambda subject: subject.has_checkpoints is not False)

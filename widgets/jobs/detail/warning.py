@@ -99,11 +99,14 @@ def _worst_finding(state: NodeState | None, uuid: str) -> tuple[HealthFinding, s
 
 
 _REPORTED_FAMILIES: dict[JobState, Family] = {
+    JobState.QUEUED: "idle",
+    JobState.PAUSED: "idle",
     JobState.INTERRUPTED: "rest",
     JobState.STOPPING: "warn",
     JobState.FINISHED: "idle",
 }
-"""States whose message is shown; for a finished job it says where it was imported from."""
+"""States whose message is shown: for a finished job it says where it was imported from, for one
+that waits, why its scheduler has not begun it."""
 
 
 @dataclass(frozen=True)

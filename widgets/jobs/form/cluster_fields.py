@@ -11,14 +11,24 @@ from backend.records.jobs.schedulers import ClusterScheduler
 from backend.records.jobs.setting import declared_settings
 from backend.records.nodes.partition import Partition
 from widgets.common import formats
-from widgets.common.fields import ComboBox, ErrorLine
+from widgets.common.fields import ComboBox, ErrorLine, LineEdit
 from widgets.common.layout import col
 from widgets.jobs.form.form_layout import Details, grid, line
 from widgets.jobs.form.job_fields import JobFields
 
 _WIDTHS = {"nodes": 5, "gpus": 4, "processes": 4, "time_limit_min": 5, "continues": 5}
 """The first fields, and their share of the line; those of other settings follow."""
-_PLACEHOLDERS = {"time_limit_min": "the longest"}
+_PLACEHOLDERS = {
+    "time_limit_min": "the longest",
+    "gpu_type": "any",
+    "account": "your default",
+    "qos": "its default",
+    "constraint": "any node",
+    "at_once": "no limit",
+    "networks": "found by itself",
+    "options": "none",
+    "setup": "none",
+}
 
 
 class ClusterFields(QWidget):
@@ -59,7 +69,7 @@ class ClusterFields(QWidget):
         ]
         self._body.setLayout(line(*usual_fields, details=self.details, error_line=error_line))
         rare_fields = [
-            fields.make(f"{self.key}.{key}", "")
+            fields.make(f"{self.key}.{key}", _PLACEHOLDERS.get(key, ""))
             for key, setting in settings.items()
             if setting.is_rare
         ]
@@ -68,6 +78,10 @@ class ClusterFields(QWidget):
         self.setLayout(col(self._choice, self._body, self.details, gap=0))
         if isinstance(self._cluster.control, ComboBox):
             self._cluster.control.currentIndexChanged.connect(self.changed)
+        if {"gpus", "processes"} <= settings.keys():
+            gpus = fields.field(f"{self.key}.gpus").control
+            assert isinstance(gpus, LineEdit), "it is a number"
+            gpus.textChanged.connect(self._fit_processes)
 
     def chosen(self) -> str:
         """Return the chosen cluster, "" for none."""
@@ -93,6 +107,14 @@ class ClusterFields(QWidget):
             part.setVisible(is_chosen)
         if not is_chosen:
             self.details.hide()
+
+    def _fit_processes(self, gpus: str) -> None:
+        """Hide the number of processes of a job on GPUs, which has one for each."""
+        processes = self._fields.field(f"{self.key}.processes")
+        has_gpus = gpus.strip() not in ("", "0")
+        if has_gpus and isinstance(processes.control, LineEdit):
+            processes.control.clear()
+        processes.setVisible(not has_gpus)
 
 
 def _partition_label(partition: Partition) -> str:

@@ -58,7 +58,7 @@ def rank_rows(
         nodes: The current nodes, by name.
         heartbeat_ages: The age of each node's heartbeat, as text.
     """
-    names = list(dict.fromkeys(view.nodes))
+    names = list(dict.fromkeys(placement.node for placement in view.config.placement))
     titles = dict(zip(names, strip_domain([node_title(n) for n in names]), strict=True))
     gpus = {
         (name, gpu.uuid): gpu

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 from backend.records.base.validation import name_error
 from backend.records.jobs.schedulers import SCHEDULERS
 from backend.records.nodes.entry import HostKey, NodeAddress
-from backend.records.nodes.provisioning_options import SHARED, SetUpOptions, offers_job
+from backend.records.nodes.provisioning_options import SHARED, SetUpOptions
 from widgets.common.buttons import Button, IconButton, Switch
 from widgets.common.dialog import Dialog, TaskStatus
 from widgets.common.fields import Field, LineEdit, align_with_field
@@ -302,6 +302,7 @@ class AddNodeDialog(Dialog):
         self._status.reserve_height(not is_visible)
         for part in self._rare_parts:
             part.setVisible(is_visible)
+        self.no_share.setVisible(is_visible and not self._scheduler())
         self._more_button.setText("Less" if is_visible else "More")
         self._more_button.set_icon("caret-up" if is_visible else "caret-down")
 
@@ -310,12 +311,13 @@ class AddNodeDialog(Dialog):
 
     @Slot()
     def _fit_shared(self) -> None:
-        """Show that a cluster's environment is on the data root, and not where none is seen."""
-        no_share, is_login_node = self.no_share.isChecked(), bool(self._scheduler())
+        """Show that nothing is shared where the data root is not seen."""
+        no_share, scheduler = self.no_share.isChecked(), self._scheduler()
         shared_switch = self.choices.switch(SHARED)
-        shared_switch.setChecked(is_login_node or (shared_switch.isChecked() and not no_share))
-        shared_switch.setEnabled(not no_share and not is_login_node)
-        self.choices.offer_job(offers_job(self._scheduler()))
+        shared_switch.setChecked(shared_switch.isChecked() and not no_share)
+        shared_switch.setEnabled(not no_share)
+        self.choices.fit((scheduler,))
+        self.no_share.setVisible(not scheduler)
         self._check_fields()
 
     @Slot()

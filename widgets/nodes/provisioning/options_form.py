@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from PySide6.QtCore import Signal
@@ -15,11 +15,12 @@ from backend.records.nodes.provisioning_options import (
     SYSTEM_MPI,
     WITHOUT_HOROVOD,
     SetUpOptions,
+    offers_job,
 )
 from widgets.common.buttons import Switch
-from widgets.common.fields import Field, LineEdit
+from widgets.common.fields import LineEdit
 from widgets.common.labels import Label
-from widgets.common.layout import col
+from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import S1, S3
 
 _CHOICE_TEXTS = {
@@ -41,23 +42,23 @@ _CHOICE_TEXTS = {
     ),
     IN_JOB: (
         "Make the environment in a job of Slurm",
-        "On a compute node, if the login node may not build or has no GPU. The packages come from "
-        "this computer.",
+        "On a compute node, for a login node that may not build or has no GPU.",
     ),
 }
 _OWN_KEY = "These nodes connect to each other with a key of your own, which is not changed."
 
 
 class _Choice(QWidget):
-    """A switch with a hint below; an error replaces the hint."""
+    """A switch with a hint below and an optional field beside it; an error replaces the hint."""
 
-    def __init__(self, title: str, hint: str) -> None:
+    def __init__(self, title: str, hint: str, field: LineEdit | None = None) -> None:
         super().__init__()
         self.switch = Switch(title)
         self._hint = hint
         self._hint_label = Label(hint, "tiny", "text3", wrap=True)
         indent = Switch.WIDTH + S3
-        self.setLayout(col(self.switch, col(self._hint_label, margins=(indent, 0, 0, 0)), gap=0))
+        head = self.switch if field is None else row(self.switch, (field, 99), STRETCH, gap=S3)
+        self.setLayout(col(head, col(self._hint_label, margins=(indent, 0, 0, 0)), gap=0))
         self.show_error("")
 
     def show_error(self, message: str) -> None:
@@ -85,31 +86,44 @@ class OptionsForm(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._options = SetUpOptions()
-        self._choices = {key: _Choice(*texts) for key, texts in _CHOICE_TEXTS.items()}
+        self.partition = LineEdit(
+            placeholder="Slurm's default", unit="partition", name="Partition of that job"
+        )
+        fields = {IN_JOB: self.partition}
+        self._choices = {
+            key: _Choice(*texts, fields.get(key)) for key, texts in _CHOICE_TEXTS.items()
+        }
         for choice in self._choices.values():
             choice.switch.toggled.connect(lambda _is_checked: self.changed.emit())
-        self.partition = LineEdit(placeholder="Slurm's default", name="Partition of the job")
-        self._partition_field = Field("Partition of the job", self.partition)
-        self.switch(IN_JOB).toggled.connect(self._partition_field.setVisible)
-        self.setLayout(col(*self._choices.values(), self._partition_field, gap=S1))
-        self.offer_job(False)
+        self.switch(IN_JOB).toggled.connect(self.partition.setVisible)
+        self.setLayout(col(*self._choices.values(), gap=S1))
+        self.fit(())
 
     def options(self) -> SetUpOptions:
         """Return the selected options; options without a switch are unchanged."""
+        chosen = {
+            key: choice.switch.isChecked() and not choice.isHidden()
+            for key, choice in self._choices.items()
+        }
         return replace(
             self._options,
-            system_mpi=self.switch(SYSTEM_MPI).isChecked(),
-            shared=self.switch(SHARED).isChecked(),
-            limits_key=self.switch(LIMITS_KEY).isChecked(),
-            without_horovod=self.switch(WITHOUT_HOROVOD).isChecked(),
-            in_job=self.switch(IN_JOB).isChecked(),
-            partition=self.partition.text().strip() if self.switch(IN_JOB).isChecked() else "",
+            system_mpi=chosen[SYSTEM_MPI],
+            shared=chosen[SHARED],
+            limits_key=chosen[LIMITS_KEY],
+            without_horovod=chosen[WITHOUT_HOROVOD],
+            in_job=chosen[IN_JOB],
+            partition=self.partition.text().strip() if chosen[IN_JOB] else "",
         )
 
-    def offer_job(self, has_slurm: bool) -> None:
-        """Offer a job of Slurm for the environment, or take the offer back."""
-        self._choices[IN_JOB].setVisible(has_slurm)
-        self._partition_field.setVisible(has_slurm and self.switch(IN_JOB).isChecked())
+    def fit(self, schedulers: Collection[str]) -> None:
+        """Show the choices for nodes with these keys of schedulers, "" for none.
+
+        The environment of a login node is always shared.
+        """
+        has_job = any(map(offers_job, schedulers))
+        self._choices[IN_JOB].setVisible(has_job)
+        self.partition.setVisible(has_job and self.switch(IN_JOB).isChecked())
+        self._choices[SHARED].setVisible(not (schedulers and all(schedulers)))
 
     def show_options(self, options: SetUpOptions) -> None:
         """Set the initial options."""

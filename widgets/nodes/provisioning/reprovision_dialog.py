@@ -8,7 +8,7 @@ from PySide6.QtCore import QSignalBlocker, Qt, Signal, Slot
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from backend.records.nodes.entry import HostKey, NodeEntry
-from backend.records.nodes.provisioning_options import SetUpOptions, choice_errors, offers_job
+from backend.records.nodes.provisioning_options import SetUpOptions, choice_errors
 from widgets.common import formats
 from widgets.common.buttons import Button, CheckBox
 from widgets.common.cards import StyledFrame, VerticalScrollArea
@@ -34,6 +34,7 @@ def installation_text(entry: NodeEntry) -> str:
     parts += ["shared environment"] if entry.shares_environment else []
     parts += ["restricted key"] if installation.limits_key else []
     parts += ["no Horovod"] if installation.without_horovod else []
+    parts += ["made in a job"] if installation.in_job else []
     return ", ".join(parts)
 
 
@@ -182,7 +183,7 @@ class SetUpAgainDialog(Dialog):
         names = set(self.selected_names())
         selected = [entry for entry in self._entries if entry.name in names]
         unselected = [entry for entry in self._entries if entry.name not in names]
-        self.choices.offer_job(any(offers_job(entry.scheduler) for entry in selected))
+        self.choices.fit([entry.scheduler for entry in selected])
         conflicts = choice_errors(self.choices.options(), selected, unselected, self._bundled_mpi)
         self.choices.show_conflicts(conflicts)
         title = f"Set up {formats.plural(len(selected), 'node')}"

@@ -10,6 +10,7 @@ import pytest
 from backend.records.base.layout import NodeHome
 from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeInfo, NodeInstallation
 from backend.records.nodes.provisioning_options import (
+    IN_JOB,
     LIMITS_KEY,
     SHARED,
     SYSTEM_MPI,
@@ -48,6 +49,8 @@ def ready(name: str, options: SetUpOptions = BUNDLED_MPI, version: str = "5.0.11
         own_key=options.own_key,
         limits_key=options.limits_key,
         without_horovod=options.without_horovod,
+        in_job=options.in_job,
+        partition=options.partition,
     )
     return replace(entry, installation=installation)
 
@@ -57,6 +60,7 @@ def ready(name: str, options: SetUpOptions = BUNDLED_MPI, version: str = "5.0.11
     [
         *(BUNDLED_MPI, OWN_MPI, SHARES, SetUpOptions(own_key="/k")),
         *(SetUpOptions(limits_key=True), SetUpOptions(without_horovod=True)),
+        *(SetUpOptions(in_job=True), SetUpOptions(in_job=True, partition="a100")),
     ],
 )
 def test_the_set_up_options_are_read_from_the_node(options: SetUpOptions) -> None:
@@ -140,6 +144,30 @@ def test_nothing_is_shared_where_the_data_root_cannot_be_used(
     chosen_nodes = [node("gpu1"), node("gpu2", **changes)]
     assert choice_errors(SHARES, chosen_nodes, [], "")[SHARED].startswith(prefix)
     assert choice_errors(BUNDLED_MPI, chosen_nodes, [], "") == {}
+
+
+def test_only_a_login_node_of_slurm_makes_its_environment_in_a_job() -> None:
+    options = SetUpOptions(in_job=True)
+    login_node = replace(node("hpc"), scheduler="slurm")
+    assert not choice_errors(options, [login_node], [node("a")], "")
+    assert not choice_errors(SetUpOptions(), [node("a")], [], "")
+    for names, message in {
+        "a": "a is not a login node of Slurm: set it up without a job of Slurm.",
+        "ab": "a and b are not login nodes of Slurm: set them up without a job of Slurm.",
+    }.items():
+        errors = choice_errors(options, [login_node, *map(node, names)], [], "")
+        assert errors == {IN_JOB: message}
+
+
+@pytest.mark.parametrize("options", [BUNDLED_MPI, SetUpOptions(in_job=True, partition="a100")])
+def test_an_entry_has_the_job_of_its_environment_only_if_there_was_one(
+    options: SetUpOptions,
+) -> None:
+    """An agent that does not know the keys cannot read them."""
+    entry = ready("hpc", options)
+    raw = entry.to_dict()
+    assert {"in_job", "partition"}.isdisjoint(raw["installation"]) is not options.in_job
+    assert NodeEntry.from_dict(raw) == entry
 
 
 def test_the_names_of_the_choices_are_those_of_the_options() -> None:

@@ -56,7 +56,6 @@ def findings_of(
     ("changes", "message"),
     [
         ({}, "g7 sees the data root and starts Python, PyTorch 2.13.0, Open MPI 5.0.8."),
-        ({}, "srun has the types none, pmi2, pmix, pmix_v4;"),
         ({"srun": "srun: not found"}, "not srun does not work on g7: srun: not found."),
         ({"address": "127.0.1.1"}, "not The address of g7 in Slurm is 127.0.1.1, so"),
         ({"address": ""}, "not The address of g7 in Slurm is unknown, so"),

@@ -13,13 +13,14 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import GROWN, Continuation, RunStatus
 from backend.records.jobs.summary import summary_of
 from backend.records.queue.entry import Cause, QueuedJob, QueueEntry, WaitReason
+from backend.records.slurm.placement import SlurmPlacement
 from tests.job_views import replace_fields
 from tests.widgets.jobs.curves.test_curves_tab import small_plots
 from tests.widgets.jobs.detail.test_job_detail import CONFIG, FAILED, LIVE, checkpoint, update
 from tests.windows import find_only, visible_texts
 from widgets.common import formats
 from widgets.common.key_value_row import KeyValueRow
-from widgets.jobs.actions.job_actions import JobActions
+from widgets.jobs.actions.job_actions import JobActions, JobSubject, action_for_state
 from widgets.jobs.curves.curves_tab import CurvesTab
 from widgets.jobs.detail.header_texts import header_figures, run_details, stop_cost_message
 from widgets.jobs.detail.job_detail import JobDetail
@@ -104,6 +105,20 @@ def test_a_queued_job_says_why_the_program_queued_it():
     assert not tip(summary_of(replace_fields(RESUMED, run=1)), JobColumn.STARTED, None).startswith(
         "Run"
     )
+
+
+def test_a_job_that_waits_for_a_scheduler_says_why_and_where_and_is_not_started_by_hand():
+    allocation = SlurmPlacement("hpc", 2, gpus=4)
+    config = replace(CONFIG, placement=allocation.placements(), allocation=allocation)
+    reason = "Waits in Slurm's queue. It waits for nodes or GPUs to become free."
+    for state in (JobState.QUEUED, JobState.PAUSED):
+        view = replace_fields(replace(LIVE, config=config), state=state, message=reason)
+        finding = job_finding(view, ("", ""), "", None, ReplayComparison())
+        assert finding is not None
+        assert finding.message == reason
+        assert run_details(view).startswith("8 GPUs on hpc")
+        subject = JobSubject(view)
+        assert not action_for_state(subject).is_enabled(subject)
 
 
 @pytest.mark.parametrize("step", [0, 40])

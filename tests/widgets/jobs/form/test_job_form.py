@@ -629,6 +629,9 @@ def test_a_cluster_takes_the_place_of_the_nodes_and_gives_it_back(qtbot, form):
     fields.show_value("slurm.partition", "main")
     assert fields.shown_text("slurm.partition") == "main · no limit · 4 of 4 a100"
     fields.show_value("slurm.nodes", 3)
+    for gpus in (4, 0):
+        fields.show_value("slurm.gpus", gpus)
+        assert fields.field("slurm.processes").isVisibleTo(form) is not bool(gpus)
     raw = form.draft().raw
     slurm = parse_job(raw).draft.allocation
     assert slurm == SlurmPlacement("hpc", nodes=3, partition="main")

@@ -123,14 +123,17 @@ def test_a_node_that_sees_no_data_root_is_asked_for_no_place_of_it(dialog, qtbot
     assert requested.args == [NodeRequest(NodeAddress("gpu13"), "gpu13", no_share=True)]
 
 
-def test_nodes_of_slurm_have_one_environment_on_the_data_root(dialog, qtbot):
+def test_choices_without_effect_on_a_login_node_are_not_shown(dialog, qtbot):
     find_button(dialog, "More").click()
     switch = dialog.choices.switch("shared")
     qtbot.mouseClick(dialog.scheduler_switches["slurm"], Qt.MouseButton.LeftButton)
-    assert switch.isChecked()
-    assert not switch.isEnabled()
+    assert not switch.isVisible()
+    assert not dialog.no_share.isVisible()
+    dialog.choices.switch("in_job").click()
+    assert dialog.height() <= 600, "it does not fit a small screen"
     qtbot.mouseClick(dialog.scheduler_switches["slurm"], Qt.MouseButton.LeftButton)
-    assert switch.isEnabled()
+    assert switch.isVisible()
+    assert dialog.no_share.isVisible()
 
 
 def test_a_job_for_the_environment_is_offered_on_login_nodes_of_slurm_only(dialog, qtbot):

@@ -60,7 +60,19 @@ def test_a_job_for_the_environment_is_offered_if_a_selected_node_has_slurm(ask):
     dialog = ask(entries=(node("gpu1"), login_node), selected_names=("gpu1",))
     assert not dialog.choices.switch(IN_JOB).isVisible()
     dialog._boxes["hpc"].click()
-    assert dialog.choices.switch(IN_JOB).isVisible()
+    switch, button = dialog.choices.switch(IN_JOB), find_button(dialog, "Set up 2 nodes")
+    assert switch.isVisible()
+    switch.click()
+    assert dialog.choices.hint_text(IN_JOB).startswith("gpu1 is not a login node of Slurm")
+    assert not button.isEnabled()
+    dialog._boxes["gpu1"].click()
+    assert dialog.choices.options().in_job
+    assert button.isEnabled()
+    dialog._boxes["gpu1"].click()
+    dialog._boxes["hpc"].click()
+    assert not switch.isVisible()
+    assert not dialog.choices.options().in_job
+    assert button.isEnabled()
 
 
 def test_a_sentence_explains_each_choice(ask):
@@ -146,6 +158,9 @@ def test_words_describe_how_a_node_is_set_up():
     entry = replace(entry, installation=replace(entry.installation, **changes))
     assert installation_text(entry) == "its own Open MPI 5.0.11, restricted key, no Horovod"
     assert installation_text(node("gpu2", is_ready=False)) == "not set up"
+    entry = node("hpc")
+    entry = replace(entry, installation=replace(entry.installation, in_job=True))
+    assert installation_text(entry) == "Open MPI 5.0.11, made in a job"
 
 
 def test_the_choices_are_behind_more_where_a_node_is_added(qtbot):
