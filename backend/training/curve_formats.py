@@ -36,8 +36,9 @@ NO_METRICS = frozenset(
 )
 TOTAL_NAMES = {"step": TOTALS[0], "epoch": EPOCH_TOTALS[0]}
 _STEP_NAME = re.compile(
-    r"(?:(?:global|train|training|trainer|optimizer|opt|agent|env|total_env|current|cur|true)_)?"
-    r"(?:[ni]?step|[ni]?iter|iteration|itr|update|timestep|(?<=env_)(?:steps|interacts))"
+    r"(?:(?:global|train|training|trainer|optimizer|opt|agent|env|total_env|current|cur|true"
+    r"|val|valid|validation|test|eval)_)?"
+    r"(?:num_updates|[ni]?step|[ni]?iter|iteration|itr|update|timestep|(?<=env_)(?:steps|interacts))"
     r"(?:_?(?:num|number|no\.?|idx|index|count|counter|id|#))?"
 )
 _EPOCH_NAME = re.compile(
@@ -210,7 +211,8 @@ class CurveFile:
     def _table(self) -> Iterator[Row]:
         for line in self.lines():
             fields = _fields(line, self._delimiter)
-            if has_position(names := _fields(line.lstrip(_COMMENT_SIGNS), self._delimiter)):
+            names = _fields(line.lstrip(_COMMENT_SIGNS), self._delimiter)
+            if has_position(names) and not any(number_of(name) is not None for name in names):
                 self._header = _whole_names(self._lines_above, names)
                 self.header_count += 1
                 self._lines_above = []

@@ -18,18 +18,18 @@ from backend.records.jobs.log_numbers import (
 
 _GAP = r"\b\.?[^\w\n+.-]{0,5}[ \t]{0,12}"
 _POSITION = re.compile(
-    r"(?<![^\W\d_])(?:"
+    r"(?<![^\W\d_])(?<!num_)(?<!max_)(?<!total_)(?<!n_)(?:"
     r"(?:epoche?|époque|[eé]poca|durchlauf|эпоха|エポック|에폭|轮次|ep)"
     rf"{_GAP}(?P<epoch>{PLAIN_COUNT}(?:\.\d+)?)"
     rf"|(?<!\d)(?P<numbered_epoch>{PLAIN_COUNT})(?:st|nd|rd|th)?[ -]?epoch"
     r"(?=\s*(?:[]):,|-]|results))"
-    rf"|第\s*(?P<chinese_epoch>{PLAIN_COUNT})\s*(?:轮|個?epoch|エポック)"
+    rf"|第\s*(?P<chinese_epoch>{PLAIN_COUNT})\s*(?:轮|個?epoch|エポック|(?=/))"
     rf"|train(?:ing)?:?\s+(?P<train_epoch>{PLAIN_COUNT})(?=\s*[\[(])"
     r"|(?:global[ _]step|num_updates|step|iter|iteration|itr|it|episode|generation|round"
     r"|schritt|étape|pas+o|шаг|итерация|ステップ|步|up(?=\.)|update|(?<!/)batch"
     r"|(?<!\w )(?<!\w  )(?:steps|iters|iterations|updates))"
     rf"{_GAP}(?P<step>{COUNT}(?:\.\d+)?[kM]?))(?![\w.]*\d|,\d)"
-    rf"(?:\s*(?:/|of\b|von\b|sur\b|de\b)\s*(?P<total>{COUNT}(?:\.\d{{3}})*[kM]?)(?!\d|\s*/\s*\d))?",
+    rf"(?:\s*(?:/|of\b|von\b|sur\b|de\b)\s*(?P<total>{COUNT}(?:\.\d{{3}})*[kM]?)(?!\d|\s*/\s*\d)(?:\s*轮)?)?",
     re.IGNORECASE,
 )
 _WARNING = re.compile(r"\bWarning: ")
@@ -63,6 +63,7 @@ _REPLACEMENTS = tuple(
         (rf"(?<![\w.]){NUMBER}\s*(?:->|→|=>|⇒)\s*(?={NUMBER})", ""),
     )
 )
+_WIDE_SIGNS = str.maketrans("：，；（）【】＝", ":,;()[]=")
 _PAIRS = re.compile(r"\(([^()]*)\)\s*[:=]\s*\(([^()]*)\)")
 """Names and their values, each in brackets: ``(loss, acc) = (0.9, 0.5)``."""
 _NAMED_BEFORE = re.compile(r"[\s(\[@,-]*(?:\b(?:at|after|for|in|on)\s*)?\|[)\]]*\s*(?=[:=])")
@@ -75,7 +76,7 @@ _SPLIT = re.compile(
 """Word before values of a line that says whether they are those of the training."""
 _OPEN_GROUP = re.compile(r"(\w+)[\[(][^][()]*$")
 _ITEM_START = re.compile(r"[,|;:\])(\t]\s*$|\s-\s*$")
-_ITEM_END = re.compile(r"\s*%?\s*(?:[,|;)\t]|$|\s[:-]\s)")
+_ITEM_END = re.compile(r"\s*%?\s*(?:[,|;)\t]|$|\s[:*-]\s)")
 """What is around ``mfu 3.6%`` in a line such as ``iter 10: loss 3.9, mfu 3.6%``."""
 _EPOCH_PART = re.compile(
     rf"(?:^|[\[(|])\s*(?P<part>{COUNT})\s*/\s*(?P<total>{COUNT})|\b\d+-\d+\s?batch",
@@ -83,6 +84,9 @@ _EPOCH_PART = re.compile(
 )
 """The part of an epoch that is done: ``[ 320/6000``, ``| 3/10``, ``1-20batch``."""
 _WORD = r"[^\W\d_](?:[\w./@-]*[\w@/-])?"
+_LIST = re.compile(
+    rf"({_WORD}(?: {_WORD}){{0,2}})\s*[:=]?\s*\[({NUMBER}(?:,\s+{NUMBER}){{1,15}})\]", re.IGNORECASE
+)
 _VALUE = re.compile(
     rf"(?<![\w.])({_WORD}(?: {_WORD}){{0,2}})(\s*[:=]\s*|\s+(?:(?:is|was)\s+)?)({NUMBER})"
     r"(?![\w/:]|\.\d|-\d|\s*(?:ms|s|secs?|seconds?|min|mins|minutes?|h|hours?|std|Stunden)\b)",
@@ -229,9 +233,18 @@ class LineReader:
 
 def _simplified(line: str) -> str:
     """Return a line without quotes, brackets around a number, and values of the past."""
+    line = line.translate(_WIDE_SIGNS)
     for pattern, replacement in _REPLACEMENTS:
         line = pattern.sub(replacement, line)
-    return _PAIRS.sub(_paired, line)
+    return _LIST.sub(_numbered, _PAIRS.sub(_paired, line))
+
+
+def _numbered(match: re.Match[str]) -> str:
+    """Return the values of a metric in a list, such as one for each class, with names."""
+    name, numbers = match[1], match[2].split(",")
+    if not is_metric_name(name):
+        return match[0]
+    return ", ".join(f"{name}/{n}: {number.strip()}" for n, number in enumerate(numbers))
 
 
 def _paired(match: re.Match[str]) -> str:

@@ -483,14 +483,16 @@ class ScriptReports:
             # The earlier epochs took as many steps each.
             steps = round(last_point.step / last_point.epoch * epochs)
         if steps or epochs:
+            # An epoch may have more steps than those before it, from which the total is estimated.
+            steps = max(steps or self._total_steps, point.step)
             self._reporter.plan(
                 step=max(point.step, self._newest_step),
                 epoch=point.epoch,
-                total_steps=steps or self._total_steps,
+                total_steps=steps,
                 steps_per_epoch=0,
                 epochs=epochs,
             )
-            self._total_steps = steps or self._total_steps
+            self._total_steps = steps
         if self._reported_s is not None and point.step > self._newest_step:
             self._reporter.add_pace(point.step - self._newest_step, now_s - self._reported_s)
         self._reporter.add_step(

@@ -106,6 +106,10 @@ def test_a_class_without_pictures_is_named_and_no_class(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ({"a.csv": b"1,2"}, "pictures must be in a folder for each class, but none has one"),
+        (
+            {"train/1.png": picture(), "test/2.png": picture(), "labels.csv": b"1,a"},
+            "the folders test and train are sets: put the pictures into a folder for each class",
+        ),
         ({"1.png": picture(), "2.png": picture()}, "but none has one"),
         (by_class("rose"), "but none has one"),
         (by_class("rose") | {"1.png": picture()}, "but only “rose” has one"),

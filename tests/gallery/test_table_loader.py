@@ -161,6 +161,11 @@ def test_classes_that_differ_in_capitals_only_are_one_and_letters_are_codes(tmp_
 def test_a_file_of_the_uci_repository_is_a_table(tmp_path: Path) -> None:
     folder = files(tmp_path / "d", **{"iris.data": flowers(header=""), "iris.names": "About it"})
     assert len(rows(open_data("table", folder, tmp_path))) == len(FLOWERS)
+    folder = files(tmp_path / "e", **{"a.data": flowers(header=""), "a.test": flowers()})
+    notes = open_data("table", folder, tmp_path).training.reading_notes
+    assert ("Left out, because of their suffix", ["a.test"]) in [
+        (note["reason"], note["names"]) for note in notes
+    ]
 
 
 def test_texts_of_windows_1252_are_read(tmp_path: Path) -> None:

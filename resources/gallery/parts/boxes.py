@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import unicodedata
 from typing import NamedTuple
 
 import torch
@@ -229,6 +230,9 @@ def find_picture(pictures: dict[str, list[str]], name: str, part: str) -> str:
     ``pictures`` has the paths of all pictures by their names without folders.
     """
     relative_name = name.replace("\\", "/").lstrip("./")
+    # Macs write é as two characters.
+    names = (relative_name, *(unicodedata.normalize(f, relative_name) for f in ("NFC", "NFD")))
+    relative_name = next((n for n in names if os.path.basename(n) in pictures), relative_name)
     paths = pictures.get(os.path.basename(relative_name), [])
     matching_paths = [
         path for path in paths if f"/{path}".replace(os.sep, "/").endswith(f"/{relative_name}")

@@ -38,6 +38,11 @@ class UserDataset(torch.utils.data.Dataset):
         self.reading_notes = Notes()
         samples = find_samples(folder, self.reading_notes)
         self.classes = sorted({name for _, name, _ in samples})
+        if self.classes and all(map(part_of_folder, self.classes)):
+            raise ValueError(
+                f"the folders {' and '.join(self.classes)} are sets: put the pictures into a "
+                "folder for each class, for example by a table of their labels"
+            )
         if len(self.classes) < 2:
             finding = f"only “{self.classes[0]}” has one" if self.classes else "none has one"
             raise ValueError(f"pictures must be in a folder for each class, but {finding}")

@@ -341,6 +341,9 @@ def read_folder(
     paths = [path for path in paths if ".txt" not in path.lower()] or paths
     if not paths:
         raise ValueError("the dataset has no CSV, TSV or Parquet file; this loader reads tables")
+    others = [path for path in files(folder, "") if not path.lower().endswith(SUFFIXES)]
+    others = [path for path in others if not OTHER_FILE.search(path)]
+    notes.add("Left out, because of their suffix", others, "file")
     training = [path for path in paths if part_of(path) == "training"]
     validation_paths = [path for path in paths if part_of(path) in ("validation", "test")]
     training = (
@@ -378,6 +381,7 @@ def read_table(path: str, notes: Notes) -> tuple[list[str], list[list[str]], lis
         return table.column_names, cells, [f"{file}, row {n}" for n in range(1, len(cells[0]) + 1)]
     text, separator = text_of(path)
     delimiter = separator if separator and DELIMITER == "auto" else delimiter_of(text)
+    text = text.replace("\t", " ") if delimiter == " " else text
     reader = csv.reader(io.StringIO(text, newline=None), delimiter=delimiter, skipinitialspace=True)
     rows, row_labels = [], []
     try:

@@ -169,6 +169,16 @@ def test_a_name_is_that_of_a_curve(name: str, is_right: bool) -> None:
             {"step": 10, "learn": 0.63, "best": 0.64},
         ),
         ("Epoca 1 di 5 (passo 1'250) – perdita: 2.500", {"epoch": 1, "step": 1250, "perdita": 2.5}),
+        (
+            "第 1/4 轮：训练损失：2.3，准确率：45.5%",
+            {"epoch": 1, "epochs": 4, "训练损失": 2.3, "准确率": 45.5},
+        ),
+        ("num_epoch: 3", {}),
+        ("epoch 2 dice [0.5, 0.25], sizes [2, 3]", {"epoch": 2, "dice/0": 0.5, "dice/1": 0.25}),
+        (
+            "Ep. 1 : Up. 500 : Cost 9.1 * 1,402,331 after 1,402,331 : gNorm 1.8",
+            {"epoch": 1, "step": 500, "Cost": 9.1, "gNorm": 1.8},
+        ),
         ("epoch 1 took 1.25 minutes", {}),
         ("[12:30:01] loss: 0.5", {"loss": 0.5}),
     ],
