@@ -64,5 +64,5 @@ def test_each_wait_is_said_once_when_it_begins(
 )
 def test_a_trial_on_a_busy_node_names_the_load(loadavg: str, cores: int, messages: str) -> None:
     shell = SimpleNamespace(run=lambda argv: SimpleNamespace(out=loadavg))
-    work: Any = SimpleNamespace(shell=shell, node_facts=SimpleNamespace(cores=cores))
+    work: Any = SimpleNamespace(_builder=shell, _build_facts=SimpleNamespace(cores=cores))
     assert _SetUpWork._busy_note(work) == messages
