@@ -81,7 +81,7 @@ def test_a_node_that_can_run_the_job_is_named_with_its_versions(
     code = run(["job", "preflight", job_id, "--compute-node", *paths], lambda *_: 1)
     output = capsys.readouterr().out
     assert code == 0, output
-    for part in ("ok     sn1 sees the data root", "PyTorch 2.", "Open MPI ", "pmix", "2 passed"):
+    for part in ("ok     sn1 sees the data root", "PyTorch 2.", "Open MPI ", "2 passed"):
         assert part in output
 
 

@@ -177,8 +177,9 @@ class NodeEntry(Record, label="node", newest_schema=ENTRY_SCHEMA, rules=STRICT):
         raw = super().to_dict()
         if not raw["gives_way"]:
             del raw["gives_way"]  # An agent that does not know it yet cannot read the entry.
-        if self.installation is not None and not self.installation.in_job:
-            del raw["installation"]["in_job"], raw["installation"]["partition"]
+        for key in ("in_job", "partition") if self.installation is not None else ():
+            if not raw["installation"][key]:
+                del raw["installation"][key]
         return {**raw, self.scheduler: True} if self.scheduler else raw
 
     @classmethod
