@@ -25,7 +25,8 @@ from backend.records.jobs.log_numbers import is_metric_name
 STEPS = (
     *("step", "global_step", "trainer/global_step", "iter", "iteration", "iterations"),
     *("num_updates", "train_step", "total_iter", "steps", "iters", "updates", "it", "n_iter"),
-    *("episode", "generation", "round", "schritt", "étape", "paso"),
+    *("episode", "generation", "gen", "round", "schritt", "étape", "paso"),
+    *("tick", "number_of_trees", "n_trees", "trees", "n_estimators"),
     *("train/global_step", "time/total_timesteps", "total_timesteps", "timesteps", "env_steps"),
 )
 EPOCHS = ("epoch", "epoch_num", "current_epoch", "epoche", "époque", "época")
@@ -38,7 +39,7 @@ TOTAL_NAMES = {"step": TOTALS[0], "epoch": EPOCH_TOTALS[0]}
 _STEP_NAME = re.compile(
     r"(?:(?:global|train|training|trainer|optimizer|opt|agent|env|total_env|current|cur|true"
     r"|val|valid|validation|test|eval)_)?"
-    r"(?:num_updates|[ni]?step|[ni]?iter|iteration|itr|update|timestep|(?<=env_)(?:steps|interacts))"
+    r"(?:num_updates|n?updates|[ni]?step|[ni]?iter|iteration|itr|update|timestep|(?<=env_)(?:steps|interacts))"
     r"(?:_?(?:num|number|no\.?|idx|index|count|counter|id|#))?"
 )
 _EPOCH_NAME = re.compile(
@@ -47,6 +48,10 @@ _EPOCH_NAME = re.compile(
 )
 GROUPS = ("mode", "split", "phase", "subset", "stage")
 """Names of a text that describes a row's values, such as ``"mode": "val"``."""
+SERIES = "series"
+"""Name of the text that tells rows apart which count from the start again, such as folds."""
+_NUMBERED_SERIES = ("fold", "cv_fold", "kfold", "trial", "rank")
+"""Names of a number that is such a text."""
 _METRIC_NAMES = ("metric", "metric_name", "tag", "variable", "key", "name")
 """Names of a text that names the row's ``value``, as in ``"metric": "loss", "value": 0.5``."""
 _CONTAINERS = frozenset(("data", "metrics", "scalars", "values"))
@@ -98,6 +103,19 @@ def number_of(value: Any, decimal: str = "") -> float | None:
     except (TypeError, ValueError):
         # A text such as a name: no metric.
         return None
+
+
+def series_of(row: Row) -> str:
+    """Return the name of the series to which a row belongs, such as ``fold 2``; "" if of none."""
+    if SERIES in row:
+        return str(row[SERIES])
+    numbers = {normalized(name): number_of(value) for name, value in row.items()}
+    series = [(name, numbers.get(name)) for name in _NUMBERED_SERIES]
+    return "/".join(f"{name} {number:g}" for name, number in series if number is not None)
+
+
+def is_series(name: str) -> bool:
+    return name == SERIES or normalized(name) in _NUMBERED_SERIES
 
 
 def has_position(names: Iterator[str] | Sequence[str]) -> bool:

@@ -377,6 +377,11 @@ def test_the_points_do_not_depend_on_the_pieces_in_which_a_file_grows(
             '{"mode": "train", "iter": 5, "loss": 2}\n{"mode": "val", "iter": 5, "loss": 3}\n',
             {"train/loss": {5: 2.0}, "val/loss": {5: 3.0}},
         ),
+        (
+            "cv.csv",
+            "fold,epoch,loss\n0,1,0.9\n0,2,0.8\n1,1,0.7\n1,2,0.6\n",
+            {"fold 0/loss": {1: 0.9, 2: 0.8}, "fold 1/loss": {1: 0.7, 2: 0.6}},
+        ),
     ],
 )
 def test_a_file_is_read_by_its_content_and_not_by_its_name(
