@@ -73,6 +73,7 @@ TABLES = {
     "units without brackets": flowers(header="a,b,colour\ncm,g,\n").encode(),
     "names in two lines": flowers(header="leaf,,\nlength,width,colour\n").encode(),
     "names in three lines": flowers(";", ",", "leaf,leaf,kind\na,b,\ncm,cm,\n").encode(),
+    "blanks and a tab": "".join(f'{a}   {b:<9}\t"{c}"\n' for a, b, c in FLOWERS).encode(),
     "index of pandas": ("," + "".join(
         f"{n - 1 if n else ''}{',' if n else ''}{line}\n"
         for n, line in enumerate(flowers().splitlines())

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import importlib.util
 import json
 import re
@@ -25,9 +24,11 @@ from backend.records.base.cells import (
     MISSING_VALUES,
     Format,
     decoded,
+    delimiter_of,
     footer_count,
     format_of,
     is_header,
+    rows_of,
     sign_of,
     title_count,
 )
@@ -111,7 +112,7 @@ def recognize_shape(files: Sequence[FileEntry], read: ReadBytes) -> Suggestion |
         listing.reads_left = _MAX_READS
         try:
             match = find_shape(listing)
-        except (OSError, ValueError, LookupError, zlib.error, struct.error, csv.Error) as error:
+        except (OSError, ValueError, LookupError, zlib.error, struct.error) as error:
             swallowed(error)
             continue
         if match is not None:
@@ -288,25 +289,23 @@ def _table(listing: _Listing) -> _ShapeMatch | None:
         return _ShapeMatch(names)
     is_cut = len(head) >= _LONG_HEAD - 4
     text, separator = decoded(head[: head.rfind(b"\n")] if is_cut else head)
-    lines = text.splitlines()
-    for delimiter in separator or "\t;|, ":
-        rows = [*csv.reader(lines, delimiter=delimiter, skipinitialspace=True)]
-        rows = [row for row in rows if any(map(str.strip, row))]
-        titles = ["".join(row) for row in rows[: title_count(rows) if delimiter != " " else 0]]
-        rows = rows[len(titles) :]
-        rows = rows[: len(rows) - footer_count(rows)]
-        # Any text has words between blanks.
-        is_prose = bool(texts) and (delimiter == " " or len(rows) < _LEAST_ROWS)
-        if len({len(row) for row in rows}) == 1 and len(rows[0]) > 1 and not is_prose:
-            note = "Left out, because they are titles above the table"
-            return _columns(names, rows, [ReadingNote.from_names(note, titles, "row")])
+    delimiter = separator or delimiter_of(text)
+    rows = [row for _, row in rows_of(text, delimiter)]
+    titles = ["".join(row) for row in rows[: title_count(rows) if delimiter != " " else 0]]
+    rows = rows[len(titles) :]
+    rows = rows[: len(rows) - footer_count(rows)]
+    # Any text has words between blanks.
+    is_prose = bool(texts) and (delimiter == " " or len(rows) < _LEAST_ROWS)
+    if len({len(row) for row in rows}) == 1 and len(rows[0]) > 1 and not is_prose:
+        note = "Left out, because they are titles above the table"
+        return _columns(names, rows, [ReadingNote.from_names(note, titles, "row")])
     return _ShapeMatch(names) if not texts and re.search(r"[\t;|,]", text) else None
 
 
 def _columns(names: str, rows: list[list[str]], notes: list[ReadingNote]) -> _ShapeMatch:
     """Return the shape of a table by its first rows, the first of which may be names."""
     body = rows[1:] or rows
-    columns = [[cell.strip() for cell in column] for column in zip(*body, strict=True)]
+    columns = [[*column] for column in zip(*body, strict=True)]
     decimal = sign_of(columns)
     formats = [_format(column, decimal) for column in columns]
     missing = [MISSING_VALUES if f.kind == "texts" else MISSING_NUMBERS for f in formats]

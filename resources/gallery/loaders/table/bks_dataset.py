@@ -7,25 +7,26 @@ rows are drawn for validation.
 
 import collections
 import contextlib
-import csv
 import functools
 import gzip
-import io
 import os
 import re
 
 import numpy
 import torch
 from cells import (
+    DELIMITERS,
     MISSING_NUMBERS,
     MISSING_VALUES,
     NUMBER,
     Format,
     decoded,
+    delimiter_of,
     footer_count,
     format_of,
     is_header,
     names_in_header,
+    rows_of,
     sign_of,
     title_count,
 )
@@ -46,7 +47,6 @@ SCALE = "standard"
 VALIDATION_SHARE = 0.2
 SEED = 1
 
-DELIMITERS = {"tab": "\t", "semicolon": ";", "bar": "|", "comma": ",", "space": " "}
 TEXT_SUFFIXES = (".csv", ".tsv", ".tab", ".data", ".txt")
 SUFFIXES = (*TEXT_SUFFIXES, *(f"{suffix}.gz" for suffix in TEXT_SUFFIXES), ".parquet")
 OTHER_FILE = re.compile(r"(readme|licen[cs]e|\.names)[^/]*$", re.IGNORECASE)
@@ -380,17 +380,13 @@ def read_table(path: str, notes: Notes) -> tuple[list[str], list[list[str]], lis
             raise ValueError(f"{file} has no rows")
         return table.column_names, cells, [f"{file}, row {n}" for n in range(1, len(cells[0]) + 1)]
     text, separator = text_of(path)
-    delimiter = separator if separator and DELIMITER == "auto" else delimiter_of(text)
-    text = text.replace("\t", " ") if delimiter == " " else text
-    reader = csv.reader(io.StringIO(text, newline=None), delimiter=delimiter, skipinitialspace=True)
-    rows, row_labels = [], []
+    delimiter = separator or delimiter_of(text)
     try:
-        for row in reader:
-            if any(cell.strip() for cell in row):
-                rows.append([cell.strip() for cell in row])
-                row_labels.append(f"{file}, line {reader.line_num}")
-    except csv.Error as error:
-        raise ValueError(f"{file}, line {reader.line_num}: {error}") from error
+        numbered_rows = [*rows_of(text, DELIMITERS.get(DELIMITER, delimiter))]
+    except ValueError as error:
+        raise ValueError(f"{file}, {error}") from error
+    rows = [row for _, row in numbered_rows]
+    row_labels = [f"{file}, line {line}" for line, _ in numbered_rows]
     if not rows:
         raise ValueError(f"{file} is empty")
     titles = title_count(rows)
@@ -429,27 +425,6 @@ def text_of(path: str) -> tuple[str, str]:
         except (OSError, EOFError) as error:
             raise ValueError(f"{os.path.basename(path)} is cut off or damaged: {error}") from error
     return decoded(content)
-
-
-def delimiter_of(text: str) -> str:
-    """The delimiter that divides the first lines into equally many columns, two or more."""
-    if DELIMITER != "auto":
-        return DELIMITERS[DELIMITER]
-    lines = [line.strip(" ") for line in text[:100_000].splitlines()[:50] if line.strip()]
-    if len(text) > 100_000 and len(lines) < 50:
-        lines = lines[:-1]
-    line_counts = {}
-    for delimiter in DELIMITERS.values():
-        rows = [*csv.reader(lines, delimiter=delimiter, skipinitialspace=True)]
-        # Between words of a title are spaces, too.
-        counts = [*map(len, rows[title_count(rows) if delimiter != " " else 0 :])]
-        if len(set(counts)) == 1 and counts[0] > 1:
-            return delimiter
-        line_counts[delimiter] = max(counts.count(n) if n > 1 else 0 for n in counts or [0])
-    best = max(DELIMITERS.values(), key=lambda delimiter: line_counts[delimiter])
-    if 2 * line_counts[best] > len(lines):
-        return best
-    return max(DELIMITERS.values(), key=lines[0].count) if lines else ","
 
 
 def numbers(cells: list[str], form: Format) -> numpy.ndarray:
