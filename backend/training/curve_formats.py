@@ -33,7 +33,10 @@ EPOCHS = ("epoch", "epoch_num", "current_epoch", "epoche", "époque", "época")
 TOTALS = ("total_steps", "max_steps", "num_steps", "total_iters")
 EPOCH_TOTALS = ("epochs", "total_epochs", "max_epochs", "num_epochs", "num_train_epochs")
 NO_METRICS = frozenset(
-    (*STEPS, *EPOCHS, *TOTALS, *EPOCH_TOTALS, "time", "timestamp", "total_flos", "wall_time", "")
+    (
+        *(*STEPS, *EPOCHS, *TOTALS, *EPOCH_TOTALS),
+        *("time", "ts", "timestamp", "_timestamp", "total_flos", "wall_time", ""),
+    )
 )
 TOTAL_NAMES = {"step": TOTALS[0], "epoch": EPOCH_TOTALS[0]}
 _STEP_NAME = re.compile(
@@ -49,7 +52,7 @@ _EPOCH_NAME = re.compile(
 GROUPS = ("mode", "split", "phase", "subset", "stage")
 """Names of a text that describes a row's values, such as ``"mode": "val"``."""
 SERIES = "series"
-"""Name of the text that tells rows apart which count from the start again, such as folds."""
+"""Name of the text by which rows differ that count from the start again, such as folds."""
 _NUMBERED_SERIES = ("fold", "cv_fold", "kfold", "trial", "rank")
 """Names of a number that is such a text."""
 _METRIC_NAMES = ("metric", "metric_name", "tag", "variable", "key", "name")

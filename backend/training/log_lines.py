@@ -42,7 +42,8 @@ _LEADING_COUNT = re.compile(r"\s*(?:\[(\d+)\]|(\d+)[:.)])\s")
 """The iteration before the values, as gradient boosting prints it: ``[10]``, ``10:``, ``10.``."""
 _LEADING_PARTS = re.compile(r"\s*\[(\d+)/(\d+)\]\s*\[\d+/\d+\]")
 """Epoch and batch: ``[1/5][50/1583]``."""
-_LEADING_EPOCH_AND_STEP = re.compile(r"\s*(\d+)\|(\d+)\|\s*(?=[^\W\d])")
+_LEADING_PAIR = re.compile(r"\s*\[?(\d+)[|,]\s*(\d+)[]|]\s*(?=[^\W\d])")
+"""Epoch and step: ``[1,  2000]``, ``1|2000|``."""
 _TIME = re.compile(
     rf"\W*(?:sim(?:ulation|ulated)?[ _]?)?(?:t|time)\s*[=:]\s*({NUMBER})"
     r"(?![\w:%]|\s*(?:[smh]|ms|sec)\b)",
@@ -54,11 +55,12 @@ _PROGRESS = re.compile(r"\bprogress\W{1,5}(\d+)(?:\.\d+)?\s*%", re.IGNORECASE)
 _REPLACEMENTS = tuple(
     (re.compile(pattern, re.IGNORECASE), replacement)
     for pattern, replacement in (
+        (r"(?<!\w)\|{1,2}(\w+)\|{1,2}(?=\s*[:=]|\s+[-\d])", r"\1"),  # The norm ``|g|``
         (r"'s (?=\w)", " "),  # LightGBM's “training's auc”
         (r"(?<![^\W\d_])'|'(?![^\W\d_])", ""),  # Python's dictionaries
         (r":?\s*\b\d+%\|[^|]*\|", "|"),  # A progress bar
         (r"\A[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+\s+\d+ [\w.]+:\d+\] ", ""),  # Google's loggers
-        (r"\bbest (?:is|so far|trial)\b.*", ""),
+        (r"\bbest (?:is|trial)\b.*", ""),
         (r"\(\w+:\d+\)|\b[\w.]+:[\w.<>]+:\d+(?=\s+[-|])", ""),  # A line of the code
         (r"\b(?-i:[A-Z])\w*\(\w+=.*\)", ""),  # Settings: ``Namespace(epoch=100, lr=0.1)``
         (rf"\b(?:tensor|array|(?:np\.)?float\d+)\(\[?({NUMBER})\]?[^()]*\)", r"\1"),
@@ -99,6 +101,13 @@ _EPOCH_PART = re.compile(
 )
 """The part of an epoch that is done: ``[ 320/6000``, ``| 3/10``, ``1-20batch``."""
 _WORD = r"[^\W\d_](?:[\w./@'’-]*[\w@/-])?"
+_NUMBERED_VALUE = re.compile(rf"\s*(\d+)\s+({_WORD})\s+({NUMBER})\s*")
+"""A step, a name and a value: ``250 val 6.5``."""
+_SENTENCE = re.compile(
+    rf"([^\W\d_][^:=|]*(?:: \w+)?)(?:\s*[:=]|\s+(?:is|was))\s*({NUMBER})\s*%?[.!]?", re.IGNORECASE
+)
+_NO_NAME = re.compile(r"\b\d[\d,.]*\b|[^\w\s/@-]")
+_LIST_REST = re.compile(r"[\s|,;%:()*>-]*")
 _LIST = re.compile(
     rf"({_WORD}(?: {_WORD}){{0,2}})\s*[:=]?\s*\[({NUMBER}(?:,\s+{NUMBER}){{1,15}})\]", re.IGNORECASE
 )
@@ -110,7 +119,7 @@ _VALUE = re.compile(
 _VERB = re.compile(
     r"\A(?:finished |completed |ended |done )?with(?=\s)|\s(?:reached|is|was)\Z", re.IGNORECASE
 )
-_LEAD = re.compile(r"(?<![\w.])[^\W\d]+(?: \d+\b)?(?![\w.])")
+_LEAD = re.compile(r"(?<![\w.])[^\W\d]+(?: \d+\b)?(?![\w./])")
 """The words of the text before the values, without those that may count, such as ``img_12.png``."""
 _MAX_LEADS = 8
 """More of them are no series: a number behind a word may count the samples."""
@@ -124,7 +133,7 @@ _LIST_NAME = re.compile(
 )
 _NO_VALUES = re.compile(
     r"\At\Z|(?:^|_|\b)(?:(?:elapsed_?)?time(?: cost|_ms)?|eta|elapsed|remaining|progress|seed"
-    r"|rank|port|pid|epochs?|steps?|iter|iterations|batch(?:es)?|lineno)$"
+    r"|rank|port|pid|epochs?|steps?|iter|iterations|batch(?:es)?|lineno| from|to)$"
     r"|\.(?:cpp|cc|cu|py|h|go|rs|jl|java|lua)$",
     re.IGNORECASE,
 )
@@ -157,6 +166,7 @@ class LineReader:
         self.counts: dict[str, float] = {}
         self._part_total = 0.0
         self._is_part_last = False
+        self._has_numbered_values = False
         self._time: float | None = None
         self._time_count = 0
         self._leads: dict[frozenset[str], tuple[str, Mapping[str, float]]] = {}
@@ -169,8 +179,8 @@ class LineReader:
         """Return the numbers of a line by name; without a position, if none is known.
 
         ``is_within_epoch`` is added to a line of which an epoch has several, and the text before
-        the values as their series if it tells lines at one position apart: ``Region 82``. Names
-        have ``_`` for blanks.
+        the values as their series if lines at one position differ in it: ``Region 82``. Names have
+        ``_`` for blanks.
 
         Args:
             line: Without the codes of a terminal.
@@ -179,13 +189,25 @@ class LineReader:
         if not is_short or not _HAS_NUMBER.search(line) or _WARNING.search(line):
             return {}
         line = _simplified(line)
+        if (match := _NUMBERED_VALUE.fullmatch(line)) is not None and not self.has_read_position:
+            self._has_numbered_values |= is_split(match[2]) or is_metric_name(match[2])
+            return (
+                {"step": float(match[1]), match[2]: number_in(match[3])}
+                if self._has_numbered_values
+                else {}
+            )
         text = _NAMED_BEFORE.sub("", _POSITION.sub("|", line))
         matches = [*_VALUE.finditer(text)]
         decimal = _decimal_sign([match[3] for match in matches])
         counts, totals = self._counts_in(line, decimal)
         self.counts = counts
         has_count = bool(counts) or _has_metrics(matches)
-        metrics = [match for match in matches if _is_metric(match, has_count=has_count)]
+        is_list = (has_count or self.has_read_position) and _is_list(text, matches)
+        metrics = [
+            match
+            for match in matches
+            if _is_metric(match, has_count=has_count) or (is_list and not has_no_values(match[1]))
+        ]
         prefixes = [*_prefixes(text, metrics)]
         values = {
             prefix + "_".join(_VERB.sub("", match[1]).split()): metric_value(
@@ -193,8 +215,8 @@ class LineReader:
             )
             for match, prefix in zip(metrics, prefixes, strict=True)
         }
-        if counts and not values:
-            values = _values_before_names(text)
+        if not values:
+            values = _values_before_names(text) if counts else _value_of_sentence(line)
         self._note_position(counts, totals)
         if not values:
             return {}
@@ -244,10 +266,10 @@ class LineReader:
             if match["total"]:
                 key = "total_steps" if epoch is None else "epochs"
                 totals.setdefault(key, _count(match["total"], ""))
+        if not counts and (parts := _LEADING_PAIR.match(line)):
+            return {"epoch": float(parts[1]), "step": float(parts[2])}, {}
         if not counts and (parts := _LEADING_PARTS.match(line)):
             return {"epoch": float(parts[1])}, {"epochs": float(parts[2])}
-        if not counts and (parts := _LEADING_EPOCH_AND_STEP.match(line)):
-            return {"epoch": float(parts[1]), "step": float(parts[2])}, {}
         if counts or "epoch" in self.position:
             return counts, totals
         if leading_count := _LEADING_COUNT.match(line):
@@ -361,6 +383,24 @@ def _last_prefix(words: Iterable[re.Match[str]], prefix: str) -> str:
 def _has_metrics(matches: Iterable[re.Match[str]]) -> bool:
     """Return whether a line has ``name: value`` of a metric, so that its other values are, too."""
     return any(match[2].strip() and is_metric_name(match[1].split()[-1]) for match in matches)
+
+
+def _is_list(text: str, matches: Sequence[re.Match[str]]) -> bool:
+    """Return whether a line has nothing but names with numbers, at least one with decimals."""
+    rest = text
+    for match in reversed(matches):
+        rest = rest[: match.start()] + rest[match.end() :]
+    has_decimals = any("." in match[3] for match in matches)
+    return len(matches) > 1 and has_decimals and _LIST_REST.fullmatch(rest) is not None
+
+
+def _value_of_sentence(line: str) -> dict[str, float]:
+    """Return the metric at the end of a line: ``Accuracy on the 10000 test images: 55 %``."""
+    match = _SENTENCE.fullmatch(line.strip())
+    if match is None or not is_metric_name(match[1]):
+        return {}
+    words = _NO_NAME.sub(" ", match[1]).split()
+    return {"_".join(words): metric_value(match[1], match[2])} if len(words) > 2 else {}
 
 
 def _values_before_names(text: str) -> dict[str, float]:

@@ -63,8 +63,8 @@ _HAS_NUMBER = re.compile(r"(?<![^\s:=([])[-+−]?\.?\d")
 _WIDE_GAP = re.compile(r"\S\s{2,}\S")
 _FRACTION = re.compile(r"(\d+)\s*/\s*(\d+)")
 _SUMMARIES = frozenset(("all", "avg", "average", "mean", "total", "overall", ""))
-_ALIASES = {"#": "step", "E": "epoch"}
-"""The names of the position in the tables of spaCy."""
+_FIRST_NAMES = {"E": {"E": "epoch", "#": "step"}, "#": {"#": "step"}, "N": {"N": "step"}}
+"""The names of positions that are known by the first name: ``E`` and ``#`` in spaCy's tables."""
 _MAX_LABELS = 16
 _JSON_VALUES = dict(
     zip(
@@ -199,7 +199,7 @@ class LogReader:
 
         Behind a line such as ``Epoch 3`` nothing has to wait for the step that a block says.
         """
-        name = self._group + match["name"].strip()
+        name = self._group + match["name"].strip(" <>≤≥~≈")
         if any(name == other_name for _, other_name in self._block):
             yield from self._end_block()
             name = match["name"].strip()
@@ -329,9 +329,12 @@ class _Table:
                 f"{name} {cell}".strip() for name, cell in zip(self._names, cells, strict=True)
             ]
             return True
-        names = [_ALIASES.get(cell, cell) for cell in cells] if len(cells) > 2 else [*cells]
+        aliases = _FIRST_NAMES.get(cells[0], {}) if len(cells) > 2 else {}
+        names = [aliases.get(cell, cell) for cell in cells]
         has_metric = len(names) > 2 and any(map(is_metric_name, names))
-        is_header = has_metric or (len(names) > 1 and has_position(names))
+        is_header = has_metric or (
+            len(names) > 1 and (has_position(names) or all(map(is_split, names)))
+        )
         if is_header:
             self._names, self._is_header_open, self._labels = names, True, set()
             self._header_line = line
@@ -351,6 +354,8 @@ class _Table:
         if len(cells) == len(names) + 1 > 2:
             # A column of labels needs no name.
             names = ["", *names]
+        elif len(cells) == len(names) > 1 and _is_label_unnamed(self._header_line, line, cells):
+            names = ["", *names[:-1]]
         elif len(cells) != len(names) and any(map(position_kind, names)):
             cells = text.split()
             if len(cells) < len(names) and "|" not in line:
@@ -395,8 +400,17 @@ def _values_in(name: str, cell: str) -> dict[str, str]:
 
 
 def _is_label(text: str) -> bool:
-    """Return whether a word in brackets tells rows apart, such as ``pretrain``."""
+    """Return whether a word in brackets names the part of a program, such as ``pretrain``."""
     return not is_split(text) and text.casefold() not in _LEVELS
+
+
+def _is_label_unnamed(header: str, line: str, cells: Sequence[str]) -> bool:
+    """Return whether the names begin above the second column, and the last column is empty."""
+    if "|" in line or number_of(cells[0]) is not None:
+        return False
+    ends = [match.end() for match in re.finditer(r"\S+", header)]
+    second_end = line.find(cells[1], len(cells[0])) + len(cells[1])
+    return len(ends) > 1 and abs(ends[0] - second_end) < abs(ends[1] - second_end)
 
 
 def _cells_below(header: str, names: Sequence[str], line: str) -> list[str]:

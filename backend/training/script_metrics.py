@@ -97,7 +97,7 @@ class _StepCounter:
     step_interval: int = 1
     header_count: int = 0
     counters: dict[str, _StepCounter] = field(default_factory=dict)
-    """Of each series in the file, such as the folds of a cross-validation, which counts anew."""
+    """Of each series in the file, such as a fold, which counts from the start again."""
 
     def of_series(self, name: str) -> _StepCounter:
         """Return the counter of a series; this one for rows that belong to none."""
