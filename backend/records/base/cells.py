@@ -35,7 +35,8 @@ MOST_HEADER_ROWS = 4
 MOST_WORDS, LEAST_IDS = 3, 10
 SPACES = re.compile(r"(?<=\d)[ '’_\u00a0\u2009\u202f](?=\d{3}(?!\d))")
 NUMBER = re.compile(
-    r"(?P<currency>[$€£¥₹]?) ?(?P<number>[+-]?(?:\d[\d.,]*|[.,]\d+)(?:[edf][+-]?\d+)?|[+-]?inf)"
+    r"(?P<currency>[$€£¥₹]?) ?"
+    r"(?P<number>[+-]?(?:\d[\d.,]*|[.,]\d+)(?:[edf][+-]?\d+)?|[+-]?inf(?![^\W\d_]))"
     r"(?P<space>\s?)(?P<unit>(?:[^\W\d_]{1,8}|[%‰°][CF]?|[$€£¥₹])(?:[./·*^\u00a0-]+[^\W\d_]{1,8})*[.²³]?|)",
     re.IGNORECASE,
 )

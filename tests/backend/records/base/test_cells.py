@@ -52,7 +52,9 @@ def test_a_number_alone_is_read_by_its_signs(text: str, number: float) -> None:
     assert number_in(text) == number
 
 
-@pytest.mark.parametrize("text", ["", "x", "1,2,3", "1,234,56", "12:30", "1.2.3", "4x4", "1-2"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "info", "1,2,3", "1,234,56", "12:30", "1.2.3", "4x4", "1-2"]
+)
 def test_a_list_or_another_text_is_no_number(text: str) -> None:
     with pytest.raises(ValueError, match=r"not a number"):
         number_in(text)
