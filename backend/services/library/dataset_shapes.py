@@ -195,8 +195,10 @@ def _voc(listing: _Listing) -> _ShapeMatch | None:
 
 
 def _yolo(listing: _Listing) -> _ShapeMatch | None:
-    stems = {path.stem for path in listing.pictures}
-    labels = [path for path in listing.with_suffix(".txt") if path.stem in stems]
+    stems = {_LABELS.comparable(path.stem) for path in listing.pictures}
+    labels = [
+        path for path in listing.with_suffix(".txt") if _LABELS.comparable(path.stem) in stems
+    ]
     # A cut line is left out, unless there is no other line.
     lines = listing.head(labels[0]).strip().splitlines() if labels else []
     if not lines or not all(map(_YOLO_LINE.fullmatch, lines[: max(1, len(lines) - 1)])):
@@ -207,11 +209,11 @@ def _yolo(listing: _Listing) -> _ShapeMatch | None:
 
 
 def _icdar(listing: _Listing) -> _ShapeMatch | None:
-    stems = {path.stem.lower() for path in listing.pictures}
+    stems = {_LABELS.comparable(path.stem) for path in listing.pictures}
     notes = [
         path
         for path in listing.with_suffix(".txt")
-        if path.stem.lower() in stems or path.stem.lower().removeprefix("gt_") in stems
+        if {stem := _LABELS.comparable(path.stem), stem.removeprefix("gt_")} & stems
     ]
     line = rb"(\xef\xbb\xbf)?\s*-?\d+((\s*,\s*-?\d+){3}(\s*,|\s*$)|( \d+){3} \")"
     if not notes or not re.match(line, listing.head(notes[0], 1024), re.MULTILINE):
