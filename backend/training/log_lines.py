@@ -152,6 +152,11 @@ def has_no_values(name: str) -> bool:
     return bool(_NO_VALUES.search(name)) and not is_metric_of_step
 
 
+def has_values(text: str) -> bool:
+    """Return whether a text has a position, or a name and a number."""
+    return bool(_POSITION.search(text) or _VALUE.search(text))
+
+
 def is_split(text: str) -> bool:
     """Return whether a text is the name of a part of the data, such as ``val``."""
     return bool(_SPLIT.fullmatch(text))

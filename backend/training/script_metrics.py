@@ -27,6 +27,7 @@ from backend.training.curve_formats import (
     EPOCHS,
     GROUPS,
     NO_METRICS,
+    NUMBERED_STEM,
     SERIES,
     STEPS,
     TOTALS,
@@ -373,7 +374,9 @@ class ScriptMetrics:
                         was_rewritten = True
                         counter.restart()
                     key = self._key_of(path, file)
-                    count += self._add(key, counter, row, was_rewritten, file.header_count)
+                    # TensorBoard's tags are counted by themselves: epochs in one, steps in another.
+                    row_counter = counter.of_series("\0".join(row)) if file.is_events else counter
+                    count += self._add(key, row_counter, row, was_rewritten, file.header_count)
                 is_log = path.suffix in _LOG_SUFFIXES and path not in self._unread_files
                 if is_log and not file.has_format:
                     self._read_text(path, file)
@@ -395,7 +398,10 @@ class ScriptMetrics:
         """Return the parts of a file's path; for TensorBoard's files, the parts of the folder's."""
         if _CHECKPOINT.fullmatch(path.parent.name):
             path = path.parents[1] / path.name
-        named_path = path.parent if file.is_events else path.with_suffix("")
+        stem = path.with_suffix("")
+        # The files metrics_epoch_1 and metrics_epoch_2 are one curve.
+        stem = stem.with_name(NUMBERED_STEM.sub("", stem.name) or stem.name)
+        named_path = path.parent if file.is_events else stem
         folder = next(root for root in self._folders if named_path.is_relative_to(root))
         return named_path.relative_to(folder).parts
 
