@@ -159,6 +159,10 @@ class CurveFile:
         """Headers of the table until now: a program that resumes may append another."""
 
     @property
+    def read_bytes(self) -> int:
+        return self._file.offset
+
+    @property
     def has_format(self) -> bool:
         return self._format is not None
 

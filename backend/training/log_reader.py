@@ -31,7 +31,8 @@ _RULE = re.compile(r"[-=_+|:*~\s\u2500-\u257f]*")
 """Line between the parts of a table, also an empty one."""
 _PREFIX = re.compile(
     r"\A(?:\W{0,3}(?:(?:[DIWEF] )?\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d+)?"
-    r"|\b(?:DEBUG|INFO|WARNING)\b|(?<=- )[\w.]+(?= -)))+[\]\s:>|-]*"
+    r"|\d\d/\d\d(?= \d\d:)|(?<=\d )[\w.]+(?=\]: )"
+    r"|\b(?:DEBUG|INFO|WARNING)\b|copypaste|(?<=- )[\w.]+(?= -)))+[\]\s:>|-]*"
 )
 """Date, time and level of a line that a logger wrote."""
 _SERIES = re.compile(
@@ -431,11 +432,14 @@ class _Table:
         values = {n: v for n, v in row.items() if not position_kind(n) and not has_no_values(n)}
         if all(number_of(value) is None for value in values.values()):
             return {}
-        self._is_header_open = False
+        is_first, self._is_header_open = self._is_header_open, False
         positions = {name: row[name] for name in row if position_kind(name)}
         if positions:
             return self._with_totals(positions, values)
         label = cells[0]
+        is_delimited = "," in text or "|" in text
+        if is_first and has_position and is_delimited and _are_numbers(cells):
+            return values
         self._labels.add(label)
         if not has_position or number_of(label) is not None or len(self._labels) > _MAX_LABELS:
             return {}
@@ -453,6 +457,10 @@ class _Table:
             if fraction is not None:
                 row[TOTAL_NAMES[position_kind(name)]] = fraction[2]
         return row
+
+
+def _are_numbers(cells: Sequence[str]) -> bool:
+    return all(number_of(cell) is not None for cell in cells)
 
 
 def _values_in(name: str, cell: str) -> dict[str, str]:

@@ -506,8 +506,8 @@ def test_two_files_with_one_tag_are_two_curves_named_by_their_files(job_folder: 
 @pytest.mark.parametrize("position", ['"epoch": {}, ', ""])
 def test_a_file_for_each_epoch_is_a_point_of_one_curve(job_folder: Path, position: str) -> None:
     metrics = metrics_of(job_folder)
-    for epoch in (1, 2, 10):
-        text = f'{{{position.format(epoch)}"loss": {1 / epoch}}}'
+    for epoch in (0, 1, 9):
+        text = f'{{{position.format(epoch)}"loss": {1 / (epoch + 1)}}}'
         (job_folder / f"output/metrics_epoch_{epoch}.json").write_text(text)
     assert curves_of(metrics.poll()) == {"loss": {1: 1.0, 2: 0.5, 10: 0.1}}
 
