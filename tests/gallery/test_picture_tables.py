@@ -77,6 +77,9 @@ LAYOUTS: dict[str, Content] = {
     "an index of pandas": {
         "t.csv": table(",id,kind", *(f"{n},{row}" for n, row in enumerate(rows("{},{}", "a", "b"))))
     },
+    "numbers of the rows": {
+        "t.csv": table("", *(f"{n},{row}" for n, row in enumerate(rows("{}.jpg,{}", "a", "b"))))
+    },
     "columns of 0 and 1": {"t.csv": table("id,a,b", *rows("{},{}", "1,0", "0,1"))},
     "columns of texts": {"t.csv": table("id,a,b", *rows("{},{}", "True,False", "False,True"))},
     "sets and a list of all": {
@@ -132,6 +135,9 @@ def test_unused_columns_and_missing_labels_are_counted(tmp_path: Path) -> None:
          "val.txt": table("", *rows("train/{}.jpg b", "", names=IDS[8:]))},
         {"train.csv": table("id,kind", *rows("{},a", "", names=IDS[:8])),
          "test.csv": table("id,kind", *rows("{},b", "", names=IDS[8:]))},
+        {"all.csv": table("id,kind", *rows("{},a", "", names=IDS[:8]),
+                          *rows("{},b", "", names=IDS[8:])),
+         "train.txt": table("", *IDS[:8]), "val.txt": table("", *IDS[8:])},
     ],
 )  # fmt: skip
 def test_files_or_a_column_are_the_sets(tmp_path: Path, content: Content) -> None:

@@ -1,26 +1,33 @@
 """Tables that name pictures and their labels, such as labels.csv with the columns id and breed."""
 
+import itertools
+import os
 import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from splits import part_of, part_of_folder
+from splits import CONTAINER, part_of, part_of_folder
 
 SUBMISSION = re.compile(r"(^|[^a-z])(submission|sample|example)s?([^a-z]|$)")
 """Words in the name of a file with labels that mean nothing."""
-CONTAINER = re.compile(
-    r"(^|[^a-z])(images?|imgs?|pictures?|photos?|frames?|jpe?g|png|parts?|batch)([^a-z]|$)"
-)
-"""Words in the name of a folder with pictures of all classes."""
 SPLIT_FILE = re.compile(r"(^|[^a-z])(splits?|partitions?|folds?)([^a-z]|$)")
 SPLIT_COLUMNS = {"split", "set", "subset", "usage", "partition", "dataset", "data set", "data_set"}
 LABEL_COLUMNS = (
     *("label", "labels", "class_name", "classname", "class name", "class", "classes"),
-    *("target", "targets", "category", "categories", "label_name", "y"),
+    *("target", "targets", "category", "categories", "label_name"),
 )
 """Names of the column to predict, of which the first in a table is meant."""
+EMPTY = "Left out, because they are empty"
+NUMBERED = "Left out, because they count the rows"
+FILES = "Left out, because they name files that are not read"
+INDEX_NAME = re.compile(
+    r"(^|[_ .-])[iI][dD]$|[a-z]I[dD]$"
+    r"|^(?i:|unnamed: 0|index|idx|no\.?|nr\.?|#|s\.? ?no\.?|row|rownames?|column 1)$"
+)
+"""Names of a column that may number the rows."""
+MOST_EXAMINED = 1000
 FLAGS = dict.fromkeys(("0", "-1", "0.0", "False", "false"), False)
 FLAGS |= dict.fromkeys(("1", "1.0", "True", "true"), True)
 
@@ -151,9 +158,9 @@ def find_labels(tables: Sequence[NamedColumns], pictures: PictureNames) -> Label
     )
     others = [
         n
-        for n, name in enumerate(main.names)
-        # A column without a name is the index that pandas writes.
-        if n not in (column, split) and name not in ("", "Unnamed: 0")
+        for n in range(len(main.names))
+        if n not in (column, split)
+        if not counts_rows([c for table in same for c in table.columns[n]], len(same))
     ]
     if not others:
         return None
@@ -170,6 +177,109 @@ def find_labels(tables: Sequence[NamedColumns], pictures: PictureNames) -> Label
     return LabelTable(paths, [main.names[n] for n in others], rows, other_paths)
 
 
+def counts_rows(cells: Sequence[str], table_count: int = 1) -> bool:
+    """Whether a column numbers the rows of each table."""
+    if not all(map(str.isdecimal, cells)):
+        return False
+    jumps = sum(int(b) != int(a) + 1 for a, b in itertools.pairwise(cells))
+    return len(cells) > 1 and jumps < table_count
+
+
+def used_columns(
+    names: Sequence[str],
+    columns: Sequence[Sequence[str]],
+    missing: Collection[str],
+    others: PictureNames,
+    target: str = "",
+    table_count: int = 1,
+) -> tuple[list[int], dict[str, list[str]]]:
+    """The columns that can be features or the target, and the names of the others by the reason.
+
+    Args:
+        missing: Texts in lower case that mean no value.
+        others: The files that are no tables.
+        target: A column to use anyway.
+    """
+    used = []
+    unused: dict[str, list[str]] = {EMPTY: [], NUMBERED: [], FILES: []}
+    for n, (name, cells) in enumerate(zip(names, columns, strict=True)):
+        is_empty = all(cell.casefold() in missing for cell in cells)
+        is_index = (n == 0 and not name) or INDEX_NAME.search(name)
+        if name == target and name:
+            used.append(n)
+        elif is_empty:
+            unused[EMPTY].append(name or f"column {n + 1}")
+        elif is_index and counts_rows(cells, table_count):
+            unused[NUMBERED].append(name or "(index)")
+        elif is_file_name(cells[:: len(cells) // MOST_EXAMINED + 1], others):
+            unused[FILES].append(name or f"column {n + 1}")
+        else:
+            used.append(n)
+    return used, unused
+
+
+def is_file_name(cells: Sequence[str], files: PictureNames) -> bool:
+    """Whether most cells name a file."""
+    return 2 * sum(bool(files.find(cell)) for cell in cells) > len(cells)
+
+
+def usual_target(names: Sequence[str], test_names: Mapping[str, Sequence[str]]) -> tuple[int, str]:
+    """The column to predict, and why it is not the last one.
+
+    Args:
+        test_names: The columns of the tables for testing, by their path.
+    """
+    for path, other_names in test_names.items():
+        absent = [n for n, name in enumerate(names) if name not in other_names]
+        if len(absent) == 1 and len(other_names) == len(names) - 1:
+            return absent[0], f"Predicted, because {path} lacks it"
+    usual = {name.strip().casefold(): n for n, name in reversed([*enumerate(names)])}
+    last = names[-1].strip().casefold()
+    label = last if last in LABEL_COLUMNS else next((n for n in LABEL_COLUMNS if n in usual), last)
+    return usual[label], "Predicted, because of its name"
+
+
+def parts_of_lists(
+    folder: str, paths: Sequence[str], pictures: PictureNames
+) -> tuple[dict[str, str], list[str]]:
+    """The part of each picture that a list such as train.txt or val.txt names, and the lists.
+
+    CUB-200 has the numbers of its pictures in train_test_split.txt.
+    """
+    parts: dict[str, str] = {}
+    lists = []
+    for path in sorted(paths, key=lambda path: ("trainval" in path.lower(), path)):
+        part = part_of_file(path)
+        if not part or pictures.is_companion(path) or not is_candidate(path):
+            continue
+        lines = lines_of(folder, path)
+        found = [
+            pictures.find(line, part) or pictures.find(re.split(r"[,;\s]", line)[0], part)
+            for line in lines
+        ]
+        if 2 * sum(map(bool, found)) >= len(lines) > 0:
+            lists.append(path)
+            for picture in filter(None, found):
+                parts.setdefault(picture, part)
+    for path in paths:
+        parent = path[: -len("train_test_split.txt")]
+        if path.endswith("train_test_split.txt") and f"{parent}images.txt" in paths:
+            flags = dict(line.split(None, 1) for line in lines_of(folder, path) if " " in line)
+            lists.append(path)
+            for line in lines_of(folder, f"{parent}images.txt"):
+                number, _, name = line.partition(" ")
+                picture = pictures.find(name)
+                if picture and number in flags:
+                    parts[picture] = "training" if flags[number] == "1" else "test"
+    return parts, lists
+
+
+def lines_of(folder: str, path: str) -> list[str]:
+    """The lines of a file that are not empty."""
+    with open(os.path.join(folder, path), encoding="utf-8-sig", errors="replace") as file:
+        return [line.strip() for line in file if line.strip()]
+
+
 def priority(table: NamedColumns) -> tuple[bool, bool, int]:
     path = table.path.lower()
     is_training = part_of_file(path) == "training"
@@ -183,7 +293,8 @@ def part_of_file(path: str) -> str:
 def picture_column(table: NamedColumns, pictures: PictureNames) -> int | None:
     """The column that names the most pictures, half of its cells or more; None if none does."""
     best, most = None, 0
-    for n, cells in enumerate(table.columns):
+    for n, all_cells in enumerate(table.columns):
+        cells = all_cells[:: len(all_cells) // MOST_EXAMINED + 1]
         matches = [path for path in map(pictures.find, cells) if path]
         if 2 * len(matches) >= len(cells) and len({*matches}) > most:
             best, most = n, len({*matches})
@@ -236,7 +347,7 @@ def are_labels_of_folders(table: LabelTable, class_by_path: Mapping[str, str]) -
     try:
         choose_label(table)
     except ValueError:
-        return not all(CONTAINER.search(name.lower()) for name in folders)
+        return not all(CONTAINER.search(name) for name in folders)
     return False
 
 
