@@ -99,6 +99,9 @@ SHAPES: dict[str, tuple[Content, str, str]] = {
         {"t.csv": "f,x,c\n" + "".join(f"{'Yy'[n % 2]},{n},{('no', 'No', 'yes')[n % 3]}\n"
                                       for n in range(12))},
         "table", r"only capitals or blanks differ: 1 text \(Y and y in f\)\.$"),
+    "a table with a logo": (
+        {"logo.png": pictures.picture(), "iris.csv": tables.flowers()}, "table", "3 columns"),
+    "folds": ({"fold1.csv": tables.flowers(), "sample2.csv": tables.flowers()}, "table", "3 col"),
     "a competition": (
         {"train.csv": "Id,y2,x\n" + "".join(f"{n},{n % 3},{n * n}\n" for n in range(12)),
          "test.csv": "Id,x\n12,5\n13,7\n"}, "table",
@@ -171,7 +174,8 @@ def test_the_suggested_loader_reads_the_data_and_the_facts_are_true(
         {"bks_dataset.py": "import torch"},
         {"1.png": pictures.picture(), "2.png": pictures.picture()},
         {"rose/1.png": pictures.picture(), "rose/2.png": pictures.picture()},
-        {"1.png": pictures.picture(), "labels.csv": "file,class\nx,a\ny,b\n"},
+        {"1.png": pictures.picture(), "2.png": pictures.picture(), "a.csv": "f,y\nx,a\nz,b\n"},
+        {"1.png": pictures.picture(), "a.txt": "f,y\nx,a\nz,b\nx,a\nz,b\n"},
         {"1.png": pictures.picture(), "test.csv": "file\n1.png\n"},
         {"images/1.png": pictures.picture(), "masks/1.png": pictures.picture()},
         {"a.xml": "<annotations><image/>", "images/1.png": pictures.picture()},

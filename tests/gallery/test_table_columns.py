@@ -70,7 +70,7 @@ def test_numbers_that_do_not_count_are_features_whatever_their_name(tmp_path: Pa
 
 def test_names_of_files_are_no_features_and_unused_tables_are_counted(tmp_path: Path) -> None:
     lines = "".join(f"a{n}.wav,{n * n},{n % 2}\n" for n in range(6))
-    content = {f"audio/a{n}.wav": "RIFF" for n in range(6)}
+    content = {f"audio/{name}.wav": "RIFF" for n in range(6) for name in (f"a{n}", str(n * n))}
     content |= {"meta/train.csv": f"file,size,kind\n{lines}", "more.csv": "a,b\n1,2\n",
                 "sample_submission.csv": "id,kind\n1,0\n"}  # fmt: skip
     training = open_data("table", files(tmp_path / "d", **content), tmp_path).training

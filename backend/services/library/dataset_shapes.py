@@ -284,7 +284,8 @@ def _picture_table(listing: _Listing) -> _ShapeMatch | None:
         classes = {cell for cell in cells if cell.casefold() not in MISSING_VALUES}
         if 2 * len(classes) <= len(cells) and len(classes) > 1:
             data_sizes["classes"] = len(classes)
-    except ValueError:
+    except ValueError as error:
+        swallowed(error)
         open_columns = table.names
     lost = [row.name for row in table.rows if not row.pictures]
     others = [path for path in paths if path not in labelled_paths] if is_whole else []
@@ -354,9 +355,10 @@ def _array_sizes(shape: Sequence[int]) -> dict[str, int]:
 def _table(listing: _Listing) -> _ShapeMatch | None:
     tables = listing.with_suffix(*_ALL_TABLES, ".parquet")
     texts = [] if tables else listing.with_suffix(".txt", *_SPLITS.SET_TABLES)
-    tables = tables or texts
-    if not tables or listing.pictures:
+    # A logo beside a table makes no dataset of pictures.
+    if len(listing.pictures) > len(tables) or not (tables or texts):
         return None
+    tables = tables or texts
     path = next((p for p in tables if _is_training(p)), tables[0])
     names = _short_list([p.name for p in tables])
     head = listing.head(path, _LONG_HEAD)

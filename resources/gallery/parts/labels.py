@@ -10,9 +10,8 @@ from urllib.parse import unquote
 
 from splits import CONTAINER, part_of, part_of_folder
 
-SUBMISSION = re.compile(r"(^|[^a-z])(submission|sample|example)s?([^a-z]|$)")
-"""Words in the name of a file with labels that mean nothing."""
-SPLIT_FILE = re.compile(r"(^|[^a-z])(splits?|partitions?|folds?)([^a-z]|$)")
+NO_LABELS = re.compile(r"(^|[^a-z])(submissions?|(eval_)?partition|train_test_split)([^a-z]|$)")
+"""Words in the name of a file whose labels are samples of an answer, or sets."""
 SPLIT_COLUMNS = {"split", "set", "subset", "usage", "partition", "dataset", "data set", "data_set"}
 LABEL_COLUMNS = (
     *("label", "labels", "class_name", "classname", "class name", "class", "classes"),
@@ -43,25 +42,33 @@ class PictureNames:
         self.paths_by_name: dict[str, list[str]] = {}
         for path in paths:
             name = comparable(path).rpartition("/")[2]
-            for key in {name, name.rpartition(".")[0] or name}:
+            stem = name.rpartition(".")[0] or name
+            for key in {name, stem, number_of(stem)}:
                 self.paths_by_name.setdefault(key, []).append(path)
 
     def find_all(self, name: str, part: str = "") -> list[str]:
         """The pictures that a name may mean; those of a part if others are not."""
         parents, _, key = comparable(name).rpartition("/")
         # Label Studio writes a part of a hash before the name of an uploaded file.
-        keys = (key, re.sub(r"\.[a-z]\w{1,3}$", "", key), re.sub(r"^[0-9a-f]{8}-", "", key))
+        stem = re.sub(r"\.[a-z]\w{1,3}$", "", key)
+        keys = (key, stem, number_of(stem), re.sub(r"^[0-9a-f]{8}-", "", key))
         paths = next((self.paths_by_name[k] for k in keys if k in self.paths_by_name), [])
-        if len(paths) > 1:
-            folders = parents.split("/")[::-1]
-            depths = [equal_count(folders, comparable(path).split("/")[-2::-1]) for path in paths]
-            paths = [p for p, depth in zip(paths, depths, strict=True) if depth == max(depths)]
-            same_name = [path for path in paths if re.split(r"[\\/]", path)[-1] == name]
-            paths = same_name or paths
-            paths = [p for p in paths if part and part_of(p.rpartition("/")[0]) == part] or paths
-        if len(paths) > 1 and part != "test":
-            paths = [p for p in paths if part_of(p.rpartition("/")[0]) != "test"] or paths
-        return paths
+        folders, name = parents.split("/")[::-1], re.split(r"[\\/]", name)[-1]
+
+        def likeness(path: str) -> tuple[object, ...]:
+            own_parents, _, own_key = comparable(path).rpartition("/")
+            own_part = part_of(own_parents)
+            return (
+                equal_count(folders, own_parents.split("/")[::-1]),
+                re.split(r"[\\/]", path)[-1] == name,
+                own_key == key,
+                own_key.rpartition(".")[0] == stem,
+                part and own_part == part,
+                own_part != "test",
+            )
+
+        most = max(map(likeness, paths)) if len(paths) > 1 else ()
+        return [path for path in paths if not most or likeness(path) == most]
 
     def find(self, name: str, part: str = "") -> str:
         """The picture that a name means, the first of several, "" if there is none."""
@@ -72,9 +79,15 @@ class PictureNames:
         return comparable(path).rpartition("/")[2].rpartition(".")[0] in self.paths_by_name
 
 
+def number_of(stem: str) -> str:
+    """A number without the zeros before it, which Excel removes; another text as it is."""
+    return str(int(stem)) if stem.isdecimal() else stem
+
+
 def comparable(name: str) -> str:
     """A path or the URL of a file, so that equal ones are equal texts."""
     path = re.sub(r"^.*\?d=", "", unquote(name)).replace("\\", "/")
+    path = path.partition("?")[0] if "://" in path else path
     folded_path = unicodedata.normalize("NFD", path).casefold().strip()
     return re.sub(r"^(\.*/)+", "", unicodedata.normalize("NFC", folded_path))
 
@@ -121,7 +134,7 @@ class LabelTable(NamedTuple):
 def is_candidate(path: str) -> bool:
     """Whether the file of a name can have labels."""
     name = path.replace("\\", "/").rpartition("/")[2].lower()
-    return not (SUBMISSION.search(name) or SPLIT_FILE.search(name))
+    return not NO_LABELS.search(name)
 
 
 def without_header(table: NamedColumns) -> NamedColumns:
@@ -146,7 +159,7 @@ def find_labels(tables: Sequence[NamedColumns], pictures: PictureNames) -> Label
     main, column = max(usable, key=lambda pair: priority(pair[0]))
     same = [table for table, n in usable if n == column and table.names == main.names]
     # A picture in several lists is in the set of the first one.
-    same.sort(key=lambda table: (not part_of_file(table.path), table.path))
+    same.sort(key=lambda table: (not part_of(table.path), table.path))
     split = next(
         (
             n
@@ -166,7 +179,7 @@ def find_labels(tables: Sequence[NamedColumns], pictures: PictureNames) -> Label
         return None
     rows = []
     for table in same:
-        part = part_of_file(table.path)
+        part = part_of(table.path)
         for n, name in enumerate(table.columns[column]):
             row_part = part if split is None else part_of_folder(table.columns[split][n])
             cells = [table.columns[m][n] for m in others]
@@ -219,8 +232,9 @@ def used_columns(
 
 
 def is_file_name(cells: Sequence[str], files: PictureNames) -> bool:
-    """Whether most cells name a file."""
-    return 2 * sum(bool(files.find(cell)) for cell in cells) > len(cells)
+    """Whether most cells name a file of their own; numbers do not."""
+    names = {cell for cell in cells if not re.fullmatch(r"[\d.,+-]*", cell)}
+    return 2 * len({files.find(name) for name in names} - {""}) > len(cells)
 
 
 def usual_target(names: Sequence[str], test_names: Mapping[str, Sequence[str]]) -> tuple[int, str]:

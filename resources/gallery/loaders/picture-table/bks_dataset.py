@@ -74,7 +74,7 @@ def find_samples(folder: str, notes: Notes) -> tuple[list[tuple[str, object, str
         if len(row.pictures) > 1:
             raise ValueError(
                 f"{row.row_label}: “{row.name}” may be {row.pictures[0]} or {row.pictures[1]}; "
-                "write their folders into the table"
+                "write folder and suffix into the table"
             )
         for path in row.pictures:
             earlier_cell = samples.setdefault(path, (cell, row))[0]

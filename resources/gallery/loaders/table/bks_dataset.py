@@ -181,11 +181,8 @@ class Table:
         if TARGET and self.names.index(TARGET) not in used:
             raise ValueError(f"the target column “{TARGET}” is left out, or has no values")
         if len(used) < 2:
-            omissions = "; ".join(
-                f"{note['reason']}: {join_names(note['names'])}"
-                for note in self.notes
-                if note["item"] == "column"
-            )
+            notes = [note for note in self.notes if note["item"] == "column"]
+            omissions = "; ".join({f"{n['reason']}: {join_names(n['names'])}" for n in notes})
             raise ValueError(
                 f"the table has {len(used)} column(s) with values, but features and a target need "
                 f"two or more; {omissions or 'check what is between columns'}"
@@ -312,7 +309,8 @@ def read_folder(
     Also the columns of tables for testing that are not used, by their path.
     """
     paths = [path for path in files(folder, *TABLE_SUFFIXES) if not OTHER_FILE.search(path)]
-    samples = [path for path in paths if not is_candidate(path)] if len(paths) > 1 else []
+    samples = [path for path in paths if not is_candidate(path)]
+    samples = samples if len(samples) < len(paths) else []
     notes.add("Left out, because they are samples or no data", samples, "file")
     paths = [path for path in paths if path not in samples]
     paths = [path for path in paths if ".txt" not in path.lower()] or paths
