@@ -139,7 +139,12 @@ def join_updates(old: HistoryUpdate, new: HistoryUpdate) -> HistoryUpdate:
     epochs: Column = np.concatenate([np.asarray(old.epochs)[is_kept], new.epochs])
     seconds: Column = np.concatenate([np.asarray(old.seconds)[is_kept], new.seconds])
     metrics: dict[str, Column] = {}
-    for name in dict.fromkeys([*old.metrics, *new.metrics]):
+    old_names = [
+        name
+        for name, values in old.metrics.items()
+        if new.drop_from is None or not np.isnan(np.asarray(values)[is_kept]).all()
+    ]
+    for name in dict.fromkeys([*old_names, *new.metrics]):
         old_values, new_values = old.metrics.get(name), new.metrics.get(name)
         metrics[name] = np.concatenate(
             [
