@@ -205,41 +205,19 @@ class LineReader:
         Args:
             line: Without the codes of a terminal.
         """
-        is_short = len(line) <= LONGEST_LINE
-        if not is_short or not _HAS_NUMBER.search(line) or _WARNING.search(line):
-            return {}
-        if not (_MAY_HAVE_VALUES.search(line) or is_metric_name(line) or _POSITION.search(line)):
+        if not _may_have_values(line):
             return {}
         line = _simplified(line)
-        if (match := _NUMBERED_VALUE.fullmatch(line)) is not None and not self.has_read_position:
-            self._has_numbered_values |= is_split(match[2]) or is_metric_name(match[2])
-            return (
-                {"step": float(match[1]), match[2]: number_in(match[3])}
-                if self._has_numbered_values
-                else {}
-            )
+        if row := self._numbered_value(line):
+            return row
         text = _NAMED_BEFORE.sub("", _POSITION.sub("|", line))
         matches = [*_VALUE.finditer(text)]
         decimal = _decimal_sign([match[3] for match in matches])
         counts, totals = self._counts_in(line, decimal)
         self.counts = counts
-        has_count = bool(counts) or _has_metrics(matches)
-        is_list = (has_count or self.has_read_position) and _is_list(text, matches)
-        metrics = [
-            match
-            for match in matches
-            if _is_metric(match, has_count=has_count) or (is_list and not has_no_values(match[1]))
-        ]
+        metrics = self._metrics_in(text, matches)
         prefixes = [*_prefixes(text, metrics)]
-        texts = [
-            _mean_or_value(match, prefix) for match, prefix in zip(metrics, prefixes, strict=True)
-        ]
-        values = {
-            prefix + "_".join(_VERB.sub("", match[1]).split()): metric_value(
-                match[1], text_value, decimal
-            )
-            for match, prefix, text_value in zip(metrics, prefixes, texts, strict=True)
-        }
+        values = _named_values(metrics, prefixes, decimal)
         if not values:
             values = _values_before_names(text) if counts else _value_of_sentence(line)
         self._note_position(counts, totals)
@@ -255,10 +233,31 @@ class LineReader:
             elif is_within and (counts or self.position):
                 flags = {"is_within_epoch": 1.0}
         position = {**self.position, **counts}
-        series = (
-            self._series_by_lead(text[: metrics[0].start()], position, values) if metrics else {}
-        )
+        lead = text[: metrics[0].start()] if metrics else ""
+        series = self._series_by_lead(lead, position, values) if metrics else {}
         return {**position, **totals, **flags, **series, **values}
+
+    def _numbered_value(self, line: str) -> dict[str, float]:
+        """Return the step, name and value of a line such as ``250 val 6.5``; {} if it is none.
+
+        Other names count once one is surely that of a metric.
+        """
+        match = _NUMBERED_VALUE.fullmatch(line)
+        if match is None or self.has_read_position:
+            return {}
+        self._has_numbered_values |= is_split(match[2]) or is_metric_name(match[2])
+        row = {"step": float(match[1]), match[2]: number_in(match[3])}
+        return row if self._has_numbered_values else {}
+
+    def _metrics_in(self, text: str, matches: Sequence[re.Match[str]]) -> list[re.Match[str]]:
+        """Return those of the names and numbers in a line that are metrics."""
+        has_count = bool(self.counts) or _has_metrics(matches)
+        is_list = (has_count or self.has_read_position) and _is_list(text, matches)
+        return [
+            match
+            for match in matches
+            if _is_metric(match, has_count=has_count) or (is_list and not has_no_values(match[1]))
+        ]
 
     def _series_by_lead(
         self, text: str, position: Mapping[str, float], names: Iterable[str]
@@ -364,6 +363,23 @@ class LineReader:
                 return True, False
             self._part_total, self._is_part_last = total, part >= total
         return False, bool(counts.get("epoch", 0) % 1 or match)
+
+
+def _may_have_values(line: str) -> bool:
+    """Return False for most lines without a value and a position, without a costly search."""
+    if len(line) > LONGEST_LINE or not _HAS_NUMBER.search(line) or _WARNING.search(line):
+        return False
+    return bool(_MAY_HAVE_VALUES.search(line) or is_metric_name(line) or _POSITION.search(line))
+
+
+def _named_values(
+    metrics: Sequence[re.Match[str]], prefixes: Sequence[str], decimal: str
+) -> dict[str, float]:
+    values: dict[str, float] = {}
+    for match, prefix in zip(metrics, prefixes, strict=True):
+        name = "_".join(_VERB.sub("", match[1]).split())
+        values[prefix + name] = metric_value(match[1], _mean_or_value(match, prefix), decimal)
+    return values
 
 
 def _simplified(line: str) -> str:
