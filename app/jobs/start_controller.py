@@ -377,5 +377,5 @@ class PreflightSession(Controller):
 
 def _step_of(set_up: SetUp) -> str:
     """Return ``gpu12: Horovod``."""
-    running = [step.title for step in set_up.steps if step.state is StepState.RUNNING]
-    return f"{set_up.node}: {running[0] if running else 'Setting up'}"
+    running_steps = [step.title for step in set_up.steps if step.state is StepState.RUNNING]
+    return f"{set_up.node}: {running_steps[0] if running_steps else 'Setting up'}"

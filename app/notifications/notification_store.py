@@ -105,9 +105,9 @@ class NotificationStore:
         """
         job_ends = self._ends_by_root.get(root)
         if job_ends is not None and job_ends.is_unseen(run):
-            live = job_ends.live - {(run.job_id, run.run)}
+            live_runs = job_ends.live - {(run.job_id, run.run)}
             self._ends_by_root[root] = JobEnds(
-                latest_times(job_ends.until_s, {run.node: run.ended_s}), live
+                latest_times(job_ends.until_s, {run.node: run.ended_s}), live_runs
             )
 
     def update_ends(self, root: str, new_ends: JobEnds) -> bool:

@@ -252,7 +252,7 @@ def paint_gpu_cell(
     rect: QRectF,
     use: GpuUse,
     *,
-    unhealthy: bool = False,
+    is_unhealthy: bool = False,
     share: float = 1.0,
     radius: float = 3.0,
 ) -> None:
@@ -270,7 +270,7 @@ def paint_gpu_cell(
         pen = QPen(t.q("bad" if use == "gone" else "line_strong"), 1, Qt.PenStyle.DotLine)
         painter.setPen(pen)
         painter.drawRoundedRect(edge, radius, radius)
-    elif unhealthy:
+    elif is_unhealthy:
         path = QPainterPath()
         path.addRoundedRect(rect, radius, radius)
         hole = QPainterPath()
@@ -434,11 +434,11 @@ class RankRing(QWidget):
         if new_values == (self._state, self._progress, self._ranks) and self.accessibleName():
             return
         self._state, self._progress, self._ranks = new_values
-        unhealthy = sum(1 for mark in ranks if mark)
+        unhealthy_count = sum(1 for mark in ranks if mark)
         percent_text = "" if progress is None else f", {progress_figure(progress)} percent"
         name = f"{state.label}{percent_text}"
-        if unhealthy:
-            name += f", {unhealthy} of {len(ranks)} ranks need attention"
+        if unhealthy_count:
+            name += f", {unhealthy_count} of {len(ranks)} ranks need attention"
         self.setAccessibleName(name)
         self.setToolTip(plain_tip(name))
         self.update()
@@ -514,20 +514,22 @@ class Logo(QWidget):
 
 
 class _Cell(QWidget):
-    def __init__(self, use: GpuUse, unhealthy: bool, share: float) -> None:
+    def __init__(self, use: GpuUse, is_unhealthy: bool, share: float) -> None:
         super().__init__()
-        self._use, self._unhealthy, self._share = use, unhealthy, share
+        self._use, self._is_unhealthy, self._share = use, is_unhealthy, share
         self.setFixedSize(18, 12)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         rect = QRectF(self.rect())
         paint_gpu_cell(
-            QPainter(self), rect, self._use, unhealthy=self._unhealthy, share=self._share
+            QPainter(self), rect, self._use, is_unhealthy=self._is_unhealthy, share=self._share
         )
 
 
-def legend_key(use: GpuUse, word: str, *, unhealthy: bool = False, share: float = 1.0) -> QWidget:
+def legend_key(
+    use: GpuUse, word: str, *, is_unhealthy: bool = False, share: float = 1.0
+) -> QWidget:
     """See `paint_gpu_cell` for the arguments."""
     holder = QWidget()
-    holder.setLayout(row(_Cell(use, unhealthy, share), Label(word, "tiny", "text2"), gap=6))
+    holder.setLayout(row(_Cell(use, is_unhealthy, share), Label(word, "tiny", "text2"), gap=6))
     return holder

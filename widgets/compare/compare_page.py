@@ -198,23 +198,23 @@ class ComparePage(QWidget):
 
     # -- actions
 
-    def offer_for(self, dragged: DraggedJobs) -> DropOffer:
+    def offer_for(self, jobs: DraggedJobs) -> DropOffer:
         """Return the effect of a drop of these jobs."""
-        if set(dragged.ids) <= set(self.ids):
-            verb = "is" if len(dragged.ids) == 1 else "are"
-            return DropOffer(f"{dragged.label} {verb} compared already", is_accepted=False)
-        refusal = too_many_message(self.ids, dragged.ids)
-        return DropOffer(refusal or f"Compare {dragged.label}", is_accepted=not refusal)
+        if set(jobs.ids) <= set(self.ids):
+            verb = "is" if len(jobs.ids) == 1 else "are"
+            return DropOffer(f"{jobs.label} {verb} compared already", is_accepted=False)
+        refusal = too_many_message(self.ids, jobs.ids)
+        return DropOffer(refusal or f"Compare {jobs.label}", is_accepted=not refusal)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        dragged = dragged_jobs(event.mimeData())
-        if dragged is None:
+        jobs = dragged_jobs(event.mimeData())
+        if jobs is None:
             event.ignore()
             return
         # More jobs than fit are accepted, too: the overlay then explains the refusal.
         event.setDropAction(Qt.DropAction.CopyAction)
         event.accept()
-        offer = self.offer_for(dragged)
+        offer = self.offer_for(jobs)
         self.drop_overlay.open(offer.message, "chart-line-up", is_accepted=offer.is_accepted)
 
     def dragLeaveEvent(self, _event: QDragLeaveEvent) -> None:
@@ -222,11 +222,11 @@ class ComparePage(QWidget):
 
     def dropEvent(self, event: QDropEvent) -> None:
         self.drop_overlay.hide()
-        dragged = dragged_jobs(event.mimeData())
-        if dragged is not None:
+        jobs = dragged_jobs(event.mimeData())
+        if jobs is not None:
             event.setDropAction(Qt.DropAction.CopyAction)
             event.accept()
-            self.jobs_dropped.emit(dragged.ids)
+            self.jobs_dropped.emit(jobs.ids)
 
     @Slot()
     def open_picker(self) -> None:
@@ -368,13 +368,13 @@ def short_names(names: Sequence[str]) -> tuple[str, ...]:
     Long names lose their middle. Equal names get a number.
     """
     common_words = shared_token_count(names) if len(names) > 1 else 0
-    shortened = [_cut_middle(job_label(name, common_words)) for name in names]
-    repeated = Counter(shortened)
+    short_names = [_cut_middle(job_label(name, common_words)) for name in names]
+    name_counts = Counter(short_names)
     occurrences: Counter[str] = Counter()
     numbered_names = []
-    for name in shortened:
+    for name in short_names:
         occurrences[name] += 1
-        numbered_names.append(f"{name} ({occurrences[name]})" if repeated[name] > 1 else name)
+        numbered_names.append(f"{name} ({occurrences[name]})" if name_counts[name] > 1 else name)
     return tuple(numbered_names)
 
 

@@ -192,10 +192,10 @@ class LibraryDetail(QWidget):
         self._show_versions()
 
     def show_files(
-        self, reference: str, paths: tuple[str, ...], added: tuple[str, ...] = ()
+        self, reference: str, paths: tuple[str, ...], added_paths: tuple[str, ...] = ()
     ) -> None:
         if reference == self.reference:
-            self._source.show_files(paths, added)
+            self._source.show_files(paths, added_paths)
             self._tabs.set_count("source", formats.count(len(paths)))
 
     def show_files_error(self, reference: str, message: str) -> None:
@@ -417,7 +417,7 @@ class LibraryDetail(QWidget):
         if item is None:
             return
         size = f"{formats.disk(item.bytes)} in {formats.plural(item.files, 'file')}"
-        imported = KeyValue(
+        import_time = KeyValue(
             "Imported", formats.time_with_day(instant(item.created), datetime.now(UTC))
         )
         weights = item.details.get(WEIGHTS_DETAIL)
@@ -425,7 +425,7 @@ class LibraryDetail(QWidget):
             [KeyValue("Weights", formats.disk(int(weights["bytes"])))] if weights else []
         )
         self._details.set_items(
-            (KeyValue("Size", size), *weights_details, *trial_details, imported)
+            (KeyValue("Size", size), *weights_details, *trial_details, import_time)
         )
         self._leak_banner.set_finding("warn", item.leaks, "The validation metrics are too good.")
         self._leak_banner.setVisible(bool(item.leaks))

@@ -140,9 +140,9 @@ class CurvesTab(QWidget):
         self._spare_plots |= self._small_plots
         self._small_plots.clear()
         while len(self._spare_plots) > _MAX_SPARE_PLOTS:
-            oldest = self._spare_plots.pop(next(iter(self._spare_plots)))
-            self._body.remove(oldest)
-            oldest.deleteLater()
+            oldest_plot = self._spare_plots.pop(next(iter(self._spare_plots)))
+            self._body.remove(oldest_plot)
+            oldest_plot.deleteLater()
         self._body.place_plots([])
         self._problem_label.hide()
         self._set_large(LOSS)

@@ -302,11 +302,11 @@ class FailureTab(QWidget):
             name: data.revision for name in self._run.names() if (data := self._run.get(name))
         }
         # What a node does now does not matter to a run that has ended.
-        reaches = {
+        history_lengths = {
             name: (history.extension_count, history.count > 0)
             for name, history in self._histories.items()
         }
-        drawn_state = (view, self._checkpoints, revisions, reaches, self._problems)
+        drawn_state = (view, self._checkpoints, revisions, history_lengths, self._problems)
         if drawn_state == self._drawn_state:
             return
         self._drawn_state = drawn_state

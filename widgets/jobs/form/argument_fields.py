@@ -59,9 +59,9 @@ class ArgumentFields(QWidget):
 
     def _replace_fields(self, arguments: Sequence[ScriptArgument]) -> None:
         """Show a field for each, and for each other argument that has several values."""
-        swept = [axis for axis in self._fields.swept.axes() if argument_name(axis.path)]
-        self._lay_out(arguments, swept)
-        for axis in swept:
+        swept_axes = [axis for axis in self._fields.swept.axes() if argument_name(axis.path)]
+        self._lay_out(arguments, swept_axes)
+        for axis in swept_axes:
             self._fields.swept.show_axis(axis)
 
     def show_arguments(self, arguments: Sequence[ScriptArgument]) -> None:

@@ -129,7 +129,7 @@ class FormSections(QWidget):
         self.gallery = Button("Gallery…", icon=GALLERY_ICON, tip="Networks that fit the data")
         self.rate_button = IconButton("magic-wand", "Find a rate… Tries rising learning rates")
         self._job_kind_field = Field("Runs", self.job_kind)
-        self.banner = Banner(stacked=True)
+        self.banner = Banner(is_stacked=True)
         self.banner.hide()
         self._how_details = Details("Settings of strategy, optimizer and schedule")
         self._default_strategy = StrategyConfig.name

@@ -102,8 +102,8 @@ class FormSide(StyledFrame):
         )
         title = row(Label(TITLE, "strong"), STRETCH, self.rate_button, self.pictures)
         self._curve.setLayout(col(Separator(), S3, title, self._rates, S3, gap=S1))
-        upper = QWidget()
-        upper.setLayout(
+        upper_part = QWidget()
+        upper_part.setLayout(
             col(
                 row(self._icon, (self.result, 1), gap=S2),
                 S3,
@@ -120,7 +120,7 @@ class FormSide(StyledFrame):
         self.setFixedWidth(SIDE_W)
         self.setLayout(
             col(
-                (VerticalScrollArea(upper), 1),
+                (VerticalScrollArea(upper_part), 1),
                 col(self.refusal, start_buttons.cancel, buttons, gap=S2, margins=(S4, S2, S4, S4)),
                 gap=0,
             )

@@ -291,14 +291,14 @@ class PreflightDialog(Dialog):
         self._repair_all.setText(f"Fix all {len(fixable_findings)}")
         self._repair_all.setVisible(len(fixable_findings) > 1)
         self._repair_all.setEnabled(not self._is_busy)
-        smaller = preflight.smaller if preflight is not None else ()
-        self._start_smaller.setVisible(bool(smaller))
+        smaller_placements = preflight.smaller if preflight is not None else ()
+        self._start_smaller.setVisible(bool(smaller_placements))
         self._start_smaller.setEnabled(is_idle)
         if preflight is not None:
-            self._show_result(preflight, smaller)
+            self._show_result(preflight, smaller_placements)
         self._fit_height()
 
-    def _show_result(self, preflight: Preflight, smaller: Sequence[Placement]) -> None:
+    def _show_result(self, preflight: Preflight, smaller_placements: Sequence[Placement]) -> None:
         icon, color_role = ("check-circle-fill", "good")
         if not preflight.succeeded or self._trial_failed:
             icon, color_role = ("warning-octagon-fill", "bad")
@@ -309,8 +309,10 @@ class PreflightDialog(Dialog):
         )
         self._summary.setText(preflight_text.summary_text(preflight))
         self._start.setText(f"Start on {preflight_text.slots_text(self._placement)}")
-        if smaller:
-            self._start_smaller.setText(preflight_text.start_text(smaller, preflight.nodes))
+        if smaller_placements:
+            self._start_smaller.setText(
+                preflight_text.start_text(smaller_placements, preflight.nodes)
+            )
 
     def _fit_height(self) -> None:
         """Set the height that the findings need, up to that of a small window."""

@@ -285,15 +285,17 @@ class SetUpDialog(Dialog):
             self._scroll.ensureWidgetVisible(self._view.step(failed_step.title), 0, 0)
 
     def _refresh_foot(self) -> None:
-        selected = self._set_ups.get(self.selected_node)
-        if selected is None:
+        selected_set_up = self._set_ups.get(self.selected_node)
+        if selected_set_up is None:
             return
         is_running = not all(_has_ended(set_up) for set_up in self._set_ups.values())
-        self._options_button.setVisible(_has_ended(selected) and selected.failed_step is not None)
-        self._cancel_button.setVisible(not _has_ended(selected))
-        self._open_button.setVisible(_is_ready(selected))
+        self._options_button.setVisible(
+            _has_ended(selected_set_up) and selected_set_up.failed_step is not None
+        )
+        self._cancel_button.setVisible(not _has_ended(selected_set_up))
+        self._open_button.setVisible(_is_ready(selected_set_up))
         self._close_button.setText("Continue in the background" if is_running else "Close")
-        summary, color_role = _outcome(selected)
+        summary, color_role = _outcome(selected_set_up)
         if len(self._set_ups) > 1:
             ready_count = sum(_is_ready(set_up) for set_up in self._set_ups.values())
             asking_count = sum(_asks(set_up) for set_up in self._set_ups.values())

@@ -181,19 +181,25 @@ class SetUpAgainDialog(Dialog):
     def _check_options(self) -> None:
         """Report conflicts at once, before anything is installed."""
         names = set(self.selected_names())
-        selected = [entry for entry in self._entries if entry.name in names]
-        unselected = [entry for entry in self._entries if entry.name not in names]
-        self.choices.fit([entry.scheduler for entry in selected])
-        conflicts = choice_errors(self.choices.options(), selected, unselected, self._bundled_mpi)
+        selected_entries = [entry for entry in self._entries if entry.name in names]
+        unselected_entries = [entry for entry in self._entries if entry.name not in names]
+        self.choices.fit([entry.scheduler for entry in selected_entries])
+        conflicts = choice_errors(
+            self.choices.options(), selected_entries, unselected_entries, self._bundled_mpi
+        )
         self.choices.show_conflicts(conflicts)
-        title = f"Set up {formats.plural(len(selected), 'node')}"
-        self._set_up_button.setText("Set up" if len(selected) == 1 else title)
-        self._title.setText(f"Set up {selected[0].name}" if len(selected) == 1 else title)
-        self._set_up_button.setEnabled(bool(selected) and not conflicts)
+        title = f"Set up {formats.plural(len(selected_entries), 'node')}"
+        self._set_up_button.setText("Set up" if len(selected_entries) == 1 else title)
+        self._title.setText(
+            f"Set up {selected_entries[0].name}" if len(selected_entries) == 1 else title
+        )
+        self._set_up_button.setEnabled(bool(selected_entries) and not conflicts)
         self._refresh_button.setVisible(bool(conflicts))
         self._refresh_button.setEnabled(True)
-        self._select_all_button.setText("None" if len(selected) == len(self._entries) else "All")
-        self._note.setVisible(any(entry.is_ready for entry in selected))
+        self._select_all_button.setText(
+            "None" if len(selected_entries) == len(self._entries) else "All"
+        )
+        self._note.setVisible(any(entry.is_ready for entry in selected_entries))
 
     @Slot()
     def _toggle_all(self) -> None:
