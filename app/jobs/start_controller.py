@@ -198,7 +198,7 @@ class PreflightSession(Controller):
 
         def run_checks(progress: Progress) -> Preflight:
             if previous_preflight is None or set(previous_preflight.nodes).issubset(nodes):
-                return service.run(config, job_id, cancelled=lambda: progress.is_cancelled)
+                return service.run(config, job_id, is_cancelled=lambda: progress.is_cancelled)
             return service.check_again(
                 config, previous_preflight, nodes, job_id, lambda: progress.is_cancelled
             )

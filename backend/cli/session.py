@@ -119,7 +119,7 @@ class Session:
 
     def _report_failure(self, error: BackendError) -> int:
         data = {"error": {"sentence": error.message, "remedy": error.remedy}}
-        return self.print(Answer(data, Note(error.with_remedy), failed=True))
+        return self.print(Answer(data, Note(error.with_remedy), has_failed=True))
 
     def call(self, command: Command) -> int:
         """Run a command with what was typed; print its result, and return its exit code."""

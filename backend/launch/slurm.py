@@ -312,6 +312,6 @@ def _own_sentence(result: CommandResult) -> str:
 
     Of several errors it is the last, which sums them up; an unknown option has usage after it.
     """
-    sentences = [*_UNKNOWN_OPTION.findall(result.err)[:1], *_ERROR.findall(result.err)[-1:]]
-    sentence: str = (sentences or [result.complaint])[0]
-    return sentence.rstrip(".")
+    error_lines = [*_UNKNOWN_OPTION.findall(result.err)[:1], *_ERROR.findall(result.err)[-1:]]
+    error_line: str = (error_lines or [result.complaint])[0]
+    return error_line.rstrip(".")

@@ -74,7 +74,7 @@ def make_key() -> ClusterKey:
     return ClusterKey(*key_pair.make())
 
 
-def parse_key(private: bytes) -> ClusterKey:
+def parse_key(private_key: bytes) -> ClusterKey:
     """Return the pair of a private key file.
 
     Raises:
@@ -82,7 +82,7 @@ def parse_key(private: bytes) -> ClusterKey:
     """
     from backend.ssh import key_pair
 
-    return ClusterKey(private, key_pair.public_part(private))
+    return ClusterKey(private_key, key_pair.public_part(private_key))
 
 
 def stored_key(folder: Path) -> ClusterKey | None:
@@ -132,7 +132,7 @@ def store_key(folder: Path, key: ClusterKey) -> ClusterKey:
     return key
 
 
-def authorized_line(public: str, subnets: str, command: str = "") -> str:
+def authorized_line(public_key: str, subnets: str, command: str = "") -> str:
     """Return the line that authorizes the cluster's key from ``subnets`` (`sources`) only.
 
     With a ``command`` the key can start nothing else; without one, ``/bin/sh`` reads the request,
@@ -145,7 +145,7 @@ def authorized_line(public: str, subnets: str, command: str = "") -> str:
         raise ValueError("not a valid command for a line of authorized_keys")
     forced_command = command or _IN_SH.replace('"', '\\"')
     networks = ",".join(str(ipaddress.ip_network(subnet)) for subnet in subnets.split(","))
-    return f'restrict,from="{networks}",command="{forced_command}" {public} {COMMENT}'
+    return f'restrict,from="{networks}",command="{forced_command}" {public_key} {COMMENT}'
 
 
 def with_line(content: bytes, line: str) -> bytes:
@@ -167,9 +167,9 @@ def with_line(content: bytes, line: str) -> bytes:
     )
 
 
-def without_line(content: bytes, public: str) -> bytes:
+def without_line(content: bytes, public_key: str) -> bytes:
     """Return an authorized_keys without the cluster's key."""
-    public_and_comment = f"{public} {COMMENT}".encode("ascii")
+    public_and_comment = f"{public_key} {COMMENT}".encode("ascii")
     return b"\n".join(
         line for line in content.split(b"\n") if not _is_own_line(line, public_and_comment)
     )

@@ -169,9 +169,9 @@ class AsyncWorker:
         launch = self.launch
         path = Path(launch.resume_from or launch.start_from)
         if launch.resume_from:
-            saved = load_checkpoint(path)
-            fit_weights(self._model, saved["model"], path.name)
-            ranks = saved["ranks"]
+            checkpoint = load_checkpoint(path)
+            fit_weights(self._model, checkpoint["model"], path.name)
+            ranks = checkpoint["ranks"]
             rank_state = ranks[number if len(ranks) == launch.config.workers else 0]
             names: list[str] | None = rank_state.get("frozen")
             return names

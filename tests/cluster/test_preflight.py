@@ -340,7 +340,7 @@ def test_an_unknown_node_and_too_many_processes_are_faults(ready_cluster: ReadyC
 
 def test_a_preflight_can_be_cancelled(ready_cluster: ReadyCluster) -> None:
     with pytest.raises(Cancelled):
-        ready_cluster.services.preflight.run(config(), cancelled=lambda: True)
+        ready_cluster.services.preflight.run(config(), is_cancelled=lambda: True)
     assert not list(ready_cluster.cluster.share.glob("jobs/.*"))
 
 

@@ -28,9 +28,9 @@ COMPACT_H = 44
 class Banner(QFrame):
     """Cause in bold, effect, and the buttons of the remedy.
 
-    The effect is on the same line as the cause if both fit, otherwise below it. With `stacked` the
-    effect is always below, and the cause is larger. With `compact` it has two lines: the second
-    belongs to the cause if the cause needs it, otherwise to the effect.
+    The effect is on the same line as the cause if both fit, otherwise below it. With `is_stacked`
+    the effect is always below, and the cause is larger. With `is_compact` the banner has two lines:
+    the second belongs to the cause if the cause needs it, otherwise to the effect.
     """
 
     def __init__(

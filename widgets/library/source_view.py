@@ -65,7 +65,7 @@ class SourceView(QWidget):
     def show_files(self, paths: tuple[str, ...], added_paths: tuple[str, ...] = ()) -> None:
         """Show these files; the entry file is opened, or else the first file.
 
-        ``added`` are the files that were added after the import.
+        ``added_paths`` are the files that were added after the import.
         """
         self._show_paths(paths)
         self._remove_button.setVisible(bool(added_paths))

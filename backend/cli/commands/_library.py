@@ -131,9 +131,9 @@ def remove(services: Services, group: str, reference: Reference) -> Answer:
 @_kind_command("remove-added")
 def remove_added(services: Services, group: str, reference: Reference) -> Answer:
     """Move files that were added after the import to the trash."""
-    removed = services.library.remove_added(Kind(group), reference)
-    lines = [f"moved to the trash: {sanitize(path)}" for path in removed]
-    return Answer(removed, lines or f"{reference} has exactly the files that were imported.")
+    removed_files = services.library.remove_added(Kind(group), reference)
+    lines = [f"moved to the trash: {sanitize(path)}" for path in removed_files]
+    return Answer(removed_files, lines or f"{reference} has exactly the files that were imported.")
 
 
 def record_answer(value: object) -> Answer:

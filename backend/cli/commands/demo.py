@@ -41,7 +41,7 @@ def demo(
     if view.state is JobState.FINISHED:
         return _export_answer(session, view)
     if session.as_json:
-        return Answer(view, failed=True)
+        return Answer(view, has_failed=True)
     raise BackendError(
         view.error.message
         if view.error
@@ -52,12 +52,14 @@ def demo(
 
 def _export_answer(session: Session, view: JobView) -> Answer:
     services = session.services
-    best = next(record for record in services.queries.checkpoints(view.id) if record.is_best)
+    best_checkpoint = next(
+        record for record in services.queries.checkpoints(view.id) if record.is_best
+    )
     output = services.data_root.path / "exports" / f"{view.id}.zip"
     output.parent.mkdir(parents=True, exist_ok=True)
-    exported = services.jobs.export(view.id, best.name, "zip", output).absolute()
-    accuracy = best.metrics.get("validation/accuracy")
-    checkpoint = Path(best.path).absolute()
+    exported = services.jobs.export(view.id, best_checkpoint.name, "zip", output).absolute()
+    accuracy = best_checkpoint.metrics.get("validation/accuracy")
+    checkpoint = Path(best_checkpoint.path).absolute()
     return Answer(
         {
             **view.to_json(),
@@ -65,7 +67,7 @@ def _export_answer(session: Session, view: JobView) -> Answer:
             "checkpoint": str(checkpoint),
             "export": str(exported),
         },
-        f"Finished: {accuracy or 0:.1%} validation accuracy after epoch {best.epoch} "
+        f"Finished: {accuracy or 0:.1%} validation accuracy after epoch {best_checkpoint.epoch} "
         f"of {view.epochs}.",
         f"Checkpoint: {checkpoint}",
         f"Exported:   {exported} ({size_text(exported.stat().st_size)})",

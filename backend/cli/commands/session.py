@@ -113,5 +113,5 @@ def list_sessions(services: Services) -> Answer:
         for view in views
     )
     head = ("ID", "STATE", "NODE", "GPUS", "USER", "SINCE")
-    empty = f"No session runs. Start one: {COMMAND} session start NODE"
-    return Answer(views, Table(head, rows, empty))
+    empty_hint = f"No session runs. Start one: {COMMAND} session start NODE"
+    return Answer(views, Table(head, rows, empty_hint))

@@ -130,10 +130,10 @@ def derive_state(observation: RunObservation) -> RunState:
         status = replace(status, state=condition.state, message=condition.message)
         if not status.state.is_live:
             return RunState(status, problems=observation.problems)
-    unrecorded = _unrecorded_end(observation)
-    if unrecorded is not None:
-        end_status = replace(status, state=JobState.ERROR, message=unrecorded.message)
-        return RunState(end_status, problems=observation.problems, unrecorded_end=unrecorded)
+    unrecorded_end = _unrecorded_end(observation)
+    if unrecorded_end is not None:
+        end_status = replace(status, state=JobState.ERROR, message=unrecorded_end.message)
+        return RunState(end_status, problems=observation.problems, unrecorded_end=unrecorded_end)
     if observation.stop_requested and status.state.is_live:
         requester_message = (
             f"Stop requested by {observation.stopped_by}." if observation.stopped_by else ""
@@ -185,7 +185,7 @@ class RunStateReader:
         self,
         folder: OpenJob,
         monotonic: Callable[[], float] = time.monotonic,
-        silent: Callable[[Sequence[str]], tuple[str, ...]] = lambda nodes: (),
+        silent_nodes: Callable[[Sequence[str]], tuple[str, ...]] = lambda nodes: (),
         submitted_condition: Callable[[OpenJob, int], Condition | None] = lambda folder, run: None,
     ) -> None:
         """Store the parts.
@@ -194,7 +194,7 @@ class RunStateReader:
         """
         self._folder = folder
         self._submitted_condition = submitted_condition
-        self._silent = silent
+        self._find_silent = silent_nodes
         self._nodes: tuple[int, Sequence[str]] = (0, ())
         self._progress: object = None
         self._moved_s = -math.inf
@@ -218,9 +218,9 @@ class RunStateReader:
             run_facts = self.collect()
         except OSError as error:
             message = f"The job's folder {self._folder.path} cannot be read: {error.strerror}."
-            unreadable = BackendError(message, "Check that the data root is mounted.")
-            unreadable.__cause__ = error
-            return self.without_news(unreadable)
+            read_error = BackendError(message, "Check that the data root is mounted.")
+            read_error.__cause__ = error
+            return self.without_news(read_error)
         except BackendError as error:
             if self._last_state is None and self._folder.files.is_mounted:
                 # The node that stages the run is silent: nothing is concluded from that.
@@ -336,7 +336,7 @@ class RunStateReader:
                     () if launch.is_staged else dict.fromkeys(plan.node for plan in launch.ranks)
                 )
                 self._nodes = run, [node for node in nodes if node != THIS_COMPUTER]
-        return self._silent(self._nodes[1])
+        return self._find_silent(self._nodes[1])
 
     def _has_ended(self, run: int) -> bool:
         status = self._status

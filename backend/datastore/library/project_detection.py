@@ -176,10 +176,10 @@ def _is_in(path: str, folder: str) -> bool:
 def _names(folder: Path) -> Iterator[str]:
     """Yield the first names in each of the first folders, level by level."""
     pending_folders = deque([("", folder)])
-    examined = 0
-    while pending_folders and examined < _MOST_FOLDERS:
+    examined_count = 0
+    while pending_folders and examined_count < _MOST_FOLDERS:
         prefix, folder_path = pending_folders.popleft()
-        examined += 1
+        examined_count += 1
         try:
             with os.scandir(folder_path) as entries:
                 listing = [

@@ -68,10 +68,10 @@ def _without_shared_prefixes(lines: Sequence[str]) -> list[str]:
     It may differ in its digits from line to line.
     """
     prefixes = set()
-    for line, following in zip(lines, lines[1:]):
+    for line, next_line in zip(lines, lines[1:]):
         match = _PREFIXED.match(line)
         pattern = re.sub(r"\d+", r"\\d+", re.escape(match["prefix"])) if match else ""
-        if pattern and re.match(pattern, following):
+        if pattern and re.match(pattern, next_line):
             prefixes.add(pattern)
     any_prefix = re.compile(f"^(?:{'|'.join(prefixes)})") if prefixes else None
     return [any_prefix.sub("", line) for line in lines] if any_prefix else list(lines)

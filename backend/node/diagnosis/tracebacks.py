@@ -105,8 +105,8 @@ class LoggedException:
     @property
     def text_and_places(self) -> str:
         """`text_and_functions`, and "# file function" for each frame."""
-        places = [f"# {frame.file} {frame.function}" for frame in self.frames]
-        return "\n".join([self.text_and_functions, *places])
+        frame_lines = [f"# {frame.file} {frame.function}" for frame in self.frames]
+        return "\n".join([self.text_and_functions, *frame_lines])
 
     @property
     def is_from_cleanup(self) -> bool:

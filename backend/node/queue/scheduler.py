@@ -256,8 +256,8 @@ class Scheduler:
             self._abandoned_since_s.pop(folder.job_id, None)
             return False
         first_seen_s = self._abandoned_since_s.setdefault(folder.job_id, self._monotonic())
-        rebooted = claimer.boot_id != process_identity.boot_id()
-        if not rebooted and self._monotonic() < first_seen_s + _TAKEOVER_S:
+        has_rebooted = claimer.boot_id != process_identity.boot_id()
+        if not has_rebooted and self._monotonic() < first_seen_s + _TAKEOVER_S:
             return False
         self._abandoned_since_s.pop(folder.job_id)
         with suppress(BackendError, OSError):

@@ -392,11 +392,11 @@ def _first_failure(ended_run: EndedRun) -> _ReportedFailure:
     external_failure = _external_failure(ended_run)
     if external_failure is not None:
         return external_failure
-    missing = {plan.rank for plan in ended_run.ranks} - {
+    missing_ranks = {plan.rank for plan in ended_run.ranks} - {
         exit_record.rank for exit_record in ended_run.exits
     }
-    if not failures or (ended_run.expendable_ranks and missing - ended_run.expendable_ranks):
-        is_lost = 0 < len(missing) < len(ended_run.ranks)
+    if not failures or (ended_run.expendable_ranks and missing_ranks - ended_run.expendable_ranks):
+        is_lost = 0 < len(missing_ranks) < len(ended_run.ranks)
         return _ReportedFailure(
             _vanished_rank_error(ended_run), knows_why=False, is_of_machine=is_lost
         )

@@ -443,8 +443,8 @@ class JobConfig:
     @property
     def wrong_rate(self) -> str:
         """Return an entry of ``lr_of`` that is not a name and a factor, or ""."""
-        valid = self.rate_factors.keys()
-        return next((e for e in self.lr_of if e.rpartition("=")[0].strip() not in valid), "")
+        valid_names = self.rate_factors.keys()
+        return next((e for e in self.lr_of if e.rpartition("=")[0].strip() not in valid_names), "")
 
     @property
     def wrong_log_number(self) -> str:

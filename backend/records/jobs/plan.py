@@ -67,10 +67,12 @@ def batch_fit(
         return None
     largest_batch = max(0, (capacity_bytes - model_bytes) // sample_bytes)
     is_synchronous = not (config.strategy.servers or config.strategy.is_split)
-    passes = -(-config.batch_size // largest_batch) if largest_batch else 0
-    if not is_synchronous or not passes or config.batch_size % passes:
+    pass_count = -(-config.batch_size // largest_batch) if largest_batch else 0
+    if not is_synchronous or not pass_count or config.batch_size % pass_count:
         return BatchFit(largest_batch)
-    return BatchFit(largest_batch, config.batch_size // passes, passes, config.accumulate * passes)
+    return BatchFit(
+        largest_batch, config.batch_size // pass_count, pass_count, config.accumulate * pass_count
+    )
 
 
 @dataclass(frozen=True)
@@ -229,8 +231,8 @@ def sent_bytes(config: JobConfig, trained_bytes: int) -> int:
     if nodes < 2:
         return 0
     compression = config.strategy.settings.get("compression", "none")
-    wholes = _SENT_WHOLES.get(config.strategy.name, 0) / (1 if compression == "none" else 2)
-    return int(trained_bytes * wholes * (ranks - 1) / ranks / config.strategy.average_every)
+    transfer_count = _SENT_WHOLES.get(config.strategy.name, 0) / (1 if compression == "none" else 2)
+    return int(trained_bytes * transfer_count * (ranks - 1) / ranks / config.strategy.average_every)
 
 
 def plan_job(
@@ -259,8 +261,8 @@ def plan_job(
         step_s = pace_s + network_bytes * 8e-6 / link_mbit
         steps_per_epoch = steps // config.epochs
         trained_s = steps * step_s
-        saves = checkpoints_written(larger_config, steps_per_epoch, trained_s)
-        lasts_s = setup_s + trained_s + measurement.save_s * min(saves, steps)
+        save_count = checkpoints_written(larger_config, steps_per_epoch, trained_s)
+        lasts_s = setup_s + trained_s + measurement.save_s * min(save_count, steps)
         energy_j = None if power_w is None else power_w * nodes * lasts_s
         plans.append(
             NodesPlan(

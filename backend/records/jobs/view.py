@@ -151,12 +151,12 @@ class JobView:
             if no rank is slow, or all are.
         """
         times = self.status.rank_step_ms
-        slow = [rank for rank in self.status.slow_ranks if rank < len(times)]
+        slow_ranks = [rank for rank in self.status.slow_ranks if rank < len(times)]
         # A server has no step time.
-        other_times = [ms for rank, ms in enumerate(times) if ms and rank not in slow]
-        if not self.state.is_live or not slow or not other_times:
+        other_times = [ms for rank, ms in enumerate(times) if ms and rank not in slow_ranks]
+        if not self.state.is_live or not slow_ranks or not other_times:
             return None
-        rank = max(slow, key=lambda rank: times[rank])
+        rank = max(slow_ranks, key=lambda rank: times[rank])
         from statistics import median
 
         return rank, times[rank] / median(other_times) - 1
@@ -285,8 +285,10 @@ class JobCheck:
     @property
     def waits_for(self) -> str:
         """Return the check because of which it can only be queued, "" if it can be started."""
-        failed = {finding.check for finding in self.findings if not finding.ok}
-        return next((finding for finding in (NODE_CHECK, GPU_CHECK) if finding in failed), "")
+        failed_checks = {finding.check for finding in self.findings if not finding.ok}
+        return next(
+            (finding for finding in (NODE_CHECK, GPU_CHECK) if finding in failed_checks), ""
+        )
 
 
 @dataclass(frozen=True)

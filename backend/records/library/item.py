@@ -134,17 +134,17 @@ class LibraryItem(Record, label="library record"):
     @property
     def leaks(self) -> str:
         """A sentence for each kind of leak that the newest scan of a dataset found; "" for none."""
-        sentences = []
+        messages = []
         for key, predicate in (
             (LEAKS_DETAIL, "in training, too"),
             (NEAR_LEAKS_DETAIL, "almost equal to training samples"),
         ):
             if count := self.details.get(key, 0):
                 samples_are = "sample is" if count == 1 else "samples are"
-                sentences.append(
+                messages.append(
                     f"{number_format.count(count)} validation {samples_are} {predicate}."
                 )
-        return " ".join(sentences)
+        return " ".join(messages)
 
     @property
     def import_message(self) -> str:

@@ -162,8 +162,8 @@ class Preflight:
         remaining_unchecked = [
             f for f in self.unchecked if f[1] not in requested_nodes.union(part.nodes)
         ]
-        unchecked = (*remaining_unchecked, *part.unchecked)
-        failed_checks.update(check for check, _ in unchecked)
+        unchecked_pairs = (*remaining_unchecked, *part.unchecked)
+        failed_checks.update(check for check, _ in unchecked_pairs)
         passed_findings = [f for f in kept_findings if f.ok and f.check not in failed_checks]
         known_checks = {f.check for f in passed_findings} | failed_checks
         for finding in part.findings:
@@ -175,7 +175,7 @@ class Preflight:
             self,
             findings=(*sorted(failures, key=lambda f: f.is_warning), *passed_findings),
             took_s=part.took_s,
-            unchecked=unchecked,
+            unchecked=unchecked_pairs,
         )
 
 

@@ -341,8 +341,8 @@ class HealthFinding:
 def worst_finding(findings: Iterable[HealthFinding]) -> HealthFinding | None:
     """Return the first bad finding, otherwise the first one; None if the node is healthy."""
     all_findings = tuple(findings)
-    bad = (finding for finding in all_findings if finding.severity == BAD)
-    return next(bad, next(iter(all_findings), None))
+    bad_findings = (finding for finding in all_findings if finding.severity == BAD)
+    return next(bad_findings, next(iter(all_findings), None))
 
 
 def problems_by_gpu(findings: Iterable[HealthFinding]) -> dict[str, str]:

@@ -328,11 +328,11 @@ def _sweep(
         process_count = row.workers + _servers(values)
         scheduler = next((key for key in SCHEDULERS if f"{key}.cluster" in values), None)
         if scheduler is not None and not placements:
-            where = _cluster_size(row, process_count, values, scheduler)
+            placement_values = _cluster_size(row, process_count, values, scheduler)
         else:
             values = {k: v for k, v in values.items() if k.partition(".")[0] not in SCHEDULERS}
-            where = {"placement": _placement(row, process_count, placements)}
-        values = {**library_values, **values, "seed": seed, **where}
+            placement_values = {"placement": _placement(row, process_count, placements)}
+        values = {**library_values, **values, "seed": seed, **placement_values}
         points.append(Point(f"{ROW_SEPARATOR} {row.name} seed={seed}", tuple(values.items())))
     return Sweep({"name": study.title}, points=tuple(points))
 

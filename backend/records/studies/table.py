@@ -150,11 +150,11 @@ class StudyTable:
                 "By seed: the mean difference of jobs with the same seed and its 95 % interval, "
                 "not corrected for the number of rows."
             )
-        busy = max((row.busy or 0.0 for row in self.rows), default=0.0)
-        if busy:
+        busy_share = max((row.busy or 0.0 for row in self.rows), default=0.0)
+        if busy_share:
             remarks.append(
-                f"* Other programs used up to {100 * busy:.0f} % of the processors meanwhile, so "
-                "these times are too long."
+                f"* Other programs used up to {100 * busy_share:.0f} % of the processors "
+                "meanwhile, so these times are too long."
             )
         environments = (job.environment for job in self.jobs)
         ran_on = dict.fromkeys(_environment_label(e) for e in environments if e is not None)
@@ -163,24 +163,24 @@ class StudyTable:
 
 def study_table(
     study: Study,
-    started: StartedStudy,
+    started_study: StartedStudy,
     measures_by_job: Mapping[str, JobMeasures],
-    busy: Mapping[str, float] = MappingProxyType({}),
+    busy_shares: Mapping[str, float] = MappingProxyType({}),
     environments: Mapping[str, RunEnvironment] = MappingProxyType({}),
 ) -> StudyTable:
     """Return the table.
 
     Args:
         measures_by_job: The measures of the finished jobs, by id.
-        busy: The share of the processors that other programs used during a job, where known.
+        busy_shares: The share of the processors that other programs used during a job, where known.
         environments: Of the finished jobs, where known.
     """
-    rows, form = study.rows_of(started.form), study.form(started.form)
+    rows, form = study.rows_of(started_study.form), study.form(started_study.form)
     further_measures = (*study.further_measures, *form.further_measures)
     published_on = form.published_on or study.published_on
     measures_by_cell: dict[tuple[str, int], JobMeasures] = {
         (job.row, job.seed): measures_by_job[job.id]
-        for job in started.jobs
+        for job in started_study.jobs
         if job.id in measures_by_job
     }
     first_rows: dict[str, StudyRow] = {}
@@ -216,9 +216,13 @@ def study_table(
         name = row.against or study.against
         in_series = [peer for peer in rows if name and peer.series == name]
         means = {peer.name: cells[peer.name].mean for peer in in_series}
-        best = min((mean for mean in means.values() if mean is not None), default=None)
+        best_mean = min((mean for mean in means.values() if mean is not None), default=None)
         for peer in rows:
-            if name and peer is not row and (peer.name == name or means.get(peer.name, "") == best):
+            if (
+                name
+                and peer is not row
+                and (peer.name == name or means.get(peer.name, "") == best_mean)
+            ):
                 return peer
         return None
 
@@ -238,11 +242,11 @@ def study_table(
     is_timed = not TIMED.isdisjoint((study.measure, *further_measures))
 
     def table_row(row: StudyRow) -> TableRow:
-        ids = [job.id for job in started.jobs if job.row == row.name]
+        ids = [job.id for job in started_study.jobs if job.row == row.name]
         shares = [
-            busy[job_id]
+            busy_shares[job_id]
             for job_id in ids
-            if is_timed and job_id in measures_by_job and job_id in busy
+            if is_timed and job_id in measures_by_job and job_id in busy_shares
         ]
         mean = cells[row.name].mean
         series = [cells[job_id.name].mean for job_id in rows if job_id.series == row.series]
@@ -264,15 +268,15 @@ def study_table(
         Column(measure.label, measure.unit) for measure in (study.measure, *further_measures)
     )
     return StudyTable(
-        *(study.title, study.question, study.source, form.note, started.form),
+        *(study.title, study.question, study.source, form.note, started_study.form),
         *(columns[0], columns[1:], study.x, table_rows, seeds),
         published_on=published_on,
         jobs=tuple(
             JobValues(
                 *(job.row, job.seed, job.id, measures_by_job[job.id]),
-                *(busy.get(job.id), environments.get(job.id)),
+                *(busy_shares.get(job.id), environments.get(job.id)),
             )
-            for job in started.jobs
+            for job in started_study.jobs
             if job.id in measures_by_job
         ),
         seed_column=seed_column if any(row.against for row in table_rows) else None,

@@ -54,35 +54,35 @@ def sweep_summary(tag: str, jobs: Sequence[JobSummary]) -> JobSummary:
     Its progress is their mean, its times are the first start and the last end, and its best metric
     is the best of theirs if all are rated by the same one.
     """
-    jobs = sorted(jobs, key=lambda line: (line.created_s, line.id))
-    states = [line.state for line in jobs]
+    jobs = sorted(jobs, key=lambda summary: (summary.created_s, summary.id))
+    states = [summary.state for summary in jobs]
     state = min(states, key=_LOUDEST_FIRST.index)
-    live_jobs = [line for line in jobs if line.group == LIVE_GROUP]
+    live_jobs = [summary for summary in jobs if summary.group == LIVE_GROUP]
     queued_count = sum(state.is_queued for state in states)
-    best = _best_job(jobs)
-    started = min((line.started_s for line in jobs if line.started_s), default=0.0)
-    shared_tokens = shared_token_count([line.name for line in jobs])
+    best_job = _best_job(jobs)
+    started_s = min((summary.started_s for summary in jobs if summary.started_s), default=0.0)
+    shared_tokens = shared_token_count([summary.name for summary in jobs])
     return JobSummary(
         id=tag,
-        name=sweep_title(tag, [line.name for line in jobs]),
+        name=sweep_title(tag, [summary.name for summary in jobs]),
         state=state,
-        progress=sum(_progress(line) for line in jobs) / len(jobs),
-        best_metric=None if best is None else best.best_metric,
-        nodes=tuple(dict.fromkeys(node for line in jobs for node in line.nodes)),
-        world_size=sum(line.world_size for line in live_jobs),
-        uses_gpus=any(line.uses_gpus for line in live_jobs),
+        progress=sum(_progress(summary) for summary in jobs) / len(jobs),
+        best_metric=None if best_job is None else best_job.best_metric,
+        nodes=tuple(dict.fromkeys(node for summary in jobs for node in summary.nodes)),
+        world_size=sum(summary.world_size for summary in live_jobs),
+        uses_gpus=any(summary.uses_gpus for summary in live_jobs),
         created_s=jobs[0].created_s,
-        started_s=started,
-        ended_s=0.0 if live_jobs or queued_count else max(line.ended_s for line in jobs),
-        earlier_gpu_s=_total(_gpu_s_at(line, started) for line in jobs if line.run),
-        energy_j=_total(line.energy_j for line in jobs if line.run),
-        run=max(line.run for line in jobs),
-        user=", ".join(dict.fromkeys(line.user for line in jobs if line.user)),
+        started_s=started_s,
+        ended_s=0.0 if live_jobs or queued_count else max(summary.ended_s for summary in jobs),
+        earlier_gpu_s=_total(_gpu_s_at(summary, started_s) for summary in jobs if summary.run),
+        energy_j=_total(summary.energy_j for summary in jobs if summary.run),
+        run=max(summary.run for summary in jobs),
+        user=", ".join(dict.fromkeys(summary.user for summary in jobs if summary.user)),
         tags=_common_tags(jobs),
         eta_s=_eta_s(live_jobs) if live_jobs and not queued_count else None,
-        best_mode="" if best is None else best.best_mode,
+        best_mode="" if best_job is None else best_job.best_mode,
         sweep=SweepCount(
-            ids=tuple(line.id for line in jobs),
+            ids=tuple(summary.id for summary in jobs),
             live=len(live_jobs),
             queued=queued_count,
             finished=states.count(JobState.FINISHED),
@@ -90,18 +90,18 @@ def sweep_summary(tag: str, jobs: Sequence[JobSummary]) -> JobSummary:
             failed=states.count(JobState.ERROR) + states.count(JobState.LOST),
             common=shared_tokens,
             drafts=states.count(JobState.CREATED),
-            best_job="" if best is None else job_label(best.name, shared_tokens),
+            best_job="" if best_job is None else job_label(best_job.name, shared_tokens),
         ),
     )
 
 
-def _gpu_s_at(line: JobSummary, started: float) -> float | None:
-    """Return a job's GPU seconds, without what a running one will be counted since ``started``."""
-    if not line.uses_gpus:
+def _gpu_s_at(summary: JobSummary, started_s: float) -> float | None:
+    """Return a job's GPU seconds, without those of a running job since ``started_s``."""
+    if not summary.uses_gpus:
         return 0.0
-    if line.group != LIVE_GROUP or line.earlier_gpu_s is None:
-        return line.gpu_s(0.0)
-    return line.earlier_gpu_s - line.world_size * (line.started_s - started)
+    if summary.group != LIVE_GROUP or summary.earlier_gpu_s is None:
+        return summary.gpu_s(0.0)
+    return summary.earlier_gpu_s - summary.world_size * (summary.started_s - started_s)
 
 
 def _total(values: Iterable[float | None]) -> float | None:
@@ -111,16 +111,18 @@ def _total(values: Iterable[float | None]) -> float | None:
     return sum(known_values) if all_values and len(known_values) == len(all_values) else None
 
 
-def _progress(line: JobSummary) -> float:
-    return 1.0 if line.state is JobState.FINISHED else line.progress or 0.0
+def _progress(summary: JobSummary) -> float:
+    return 1.0 if summary.state is JobState.FINISHED else summary.progress or 0.0
 
 
 def _best_job(jobs: Sequence[JobSummary]) -> JobSummary | None:
-    rated_jobs = [(line.best_metric, line) for line in jobs if line.best_metric is not None]
-    if len({(metric[0], line.best_mode) for metric, line in rated_jobs}) != 1:
+    rated_jobs = [
+        (summary.best_metric, summary) for summary in jobs if summary.best_metric is not None
+    ]
+    if len({(metric[0], summary.best_mode) for metric, summary in rated_jobs}) != 1:
         return None
     # NaN is better than no value, and worse than every number.
-    numbers = [(metric[1], line) for metric, line in rated_jobs if metric[1] == metric[1]]
+    numbers = [(metric[1], summary) for metric, summary in rated_jobs if metric[1] == metric[1]]
     if not numbers or not numbers[0][1].best_mode:
         return None
     sign = -1.0 if numbers[0][1].best_mode == "max" else 1.0
@@ -151,10 +153,10 @@ def _is_readable(tokens: Sequence[str]) -> bool:
 
 
 def _common_tags(jobs: Sequence[JobSummary]) -> tuple[str, ...]:
-    common = set.intersection(*(set(line.tags) for line in jobs))
-    return tuple(tag for tag in jobs[0].tags if tag in common and not tag.startswith(TAG))
+    common_tags = set.intersection(*(set(summary.tags) for summary in jobs))
+    return tuple(tag for tag in jobs[0].tags if tag in common_tags and not tag.startswith(TAG))
 
 
-def _eta_s(live: Sequence[JobSummary]) -> float | None:
-    etas = [line.eta_s for line in live]
+def _eta_s(live_jobs: Sequence[JobSummary]) -> float | None:
+    etas = [summary.eta_s for summary in live_jobs]
     return max((eta for eta in etas if eta is not None), default=None) if None not in etas else None

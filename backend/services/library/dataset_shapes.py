@@ -228,9 +228,9 @@ def _image_folder(listing: _Listing) -> _ShapeMatch | None:
     data_sizes = {"classes": len(classes), "channels": channels, "side": side}
     folders = {"/".join(path.split("/")[: level + 1]) for path, name, _ in samples if name}
     other_files = _SPLITS.other_files([path.as_posix() for path in listing.paths], folders)
-    outside = "Left out, because they are in no folder of a class", outside_paths, "picture"
+    outside_note = "Left out, because they are in no folder of a class", outside_paths, "picture"
     left_out = "Left out, because they are masks of pictures beside them", sorted(masks), "picture"
-    notes = [ReadingNote.from_names(*note) for note in (outside, other_files, left_out)]
+    notes = [ReadingNote.from_names(*note) for note in (outside_note, other_files, left_out)]
     return _ShapeMatch(detail, settings, data_sizes, notes)
 
 
@@ -309,10 +309,10 @@ def _columns(names: str, rows: list[list[str]], notes: list[ReadingNote]) -> _Sh
     columns = [[cell.strip() for cell in column] for column in zip(*body, strict=True)]
     decimal = sign_of(columns)
     formats = [_format(column, decimal) for column in columns]
-    missing = [MISSING_VALUES if f.kind == "texts" else MISSING_NUMBERS for f in formats]
+    missing_texts = [MISSING_VALUES if f.kind == "texts" else MISSING_NUMBERS for f in formats]
     known_cells = [
         [cell for cell in column if cell.casefold() not in no_value]
-        for column, no_value in zip(columns, missing, strict=True)
+        for column, no_value in zip(columns, missing_texts, strict=True)
     ]
     is_missing = sum(map(len, known_cells)) < sum(map(len, columns))
     missing_note = ", some values missing, which become the mean of their column"

@@ -115,8 +115,8 @@ def connection_tests(kind: str, job: JobPreflight) -> list[ConnectionTest]:
 
 
 def _load_clause(*nodes: NodePreflight) -> str:
-    loads = ((node.name, busy_load(node.listener_reply)) for node in nodes)
-    return next((f"{name} is busy ({load})" for name, load in loads if load), "")
+    busy_loads = ((node.name, busy_load(node.listener_reply)) for node in nodes)
+    return next((f"{name} is busy ({load})" for name, load in busy_loads if load), "")
 
 
 def route_findings(route_tests: Sequence[ConnectionTest]) -> Iterator[Result]:

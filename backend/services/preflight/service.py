@@ -108,21 +108,21 @@ class PreflightService:
         self,
         config: JobConfig,
         job_id: str = "",
-        cancelled: Callable[[], bool] = lambda: False,
+        is_cancelled: Callable[[], bool] = lambda: False,
     ) -> Preflight:
         """Run all checks.
 
         With a ``job_id`` the disk space needed comes from the job's existing checkpoints.
 
         Raises:
-            Cancelled: By ``cancelled``; probes in progress end by themselves.
+            Cancelled: By ``is_cancelled``; probes in progress end by themselves.
         """
         config = next_run_config(config)
         if config.allocation is not None:
             return self._ask_scheduler(config.allocation)
         needed_bytes = self.needed_bytes(config, job_id)
         reservations = self._reservations(config, job_id)
-        return PreflightRun(self._context, config, needed_bytes, reservations).run(cancelled)
+        return PreflightRun(self._context, config, needed_bytes, reservations).run(is_cancelled)
 
     def _ask_scheduler(self, placement: ClusterPlacement) -> Preflight:
         """Compare what a job asks for with the cluster; its scheduler checks its nodes itself."""
@@ -146,10 +146,10 @@ class PreflightService:
     def check_again(
         self,
         config: JobConfig,
-        previous: Preflight,
+        previous_preflight: Preflight,
         nodes: Sequence[str],
         job_id: str = "",
-        cancelled: Callable[[], bool] = lambda: False,
+        is_cancelled: Callable[[], bool] = lambda: False,
     ) -> Preflight:
         """Update the results after a change to ``nodes``: only these nodes are checked again.
 
@@ -158,22 +158,22 @@ class PreflightService:
         the job are dropped.
 
         Raises:
-            Cancelled: By ``cancelled``.
+            Cancelled: By ``is_cancelled``.
         """
         head = config.placement[0].node
         node_names = [placement.node for placement in config.placement]
         changed_nodes = [name for name in node_names if name in nodes]
-        removed_nodes = [name for name in previous.nodes if name not in node_names]
-        has_new_head = head in changed_nodes or head != previous.nodes[0]
+        removed_nodes = [name for name in previous_preflight.nodes if name not in node_names]
+        has_new_head = head in changed_nodes or head != previous_preflight.nodes[0]
         if has_new_head or not (changed_nodes or removed_nodes):
-            return self.run(config, job_id, cancelled=cancelled)
-        part = Preflight((), (), previous.took_s)
+            return self.run(config, job_id, is_cancelled=is_cancelled)
+        part = Preflight((), (), previous_preflight.took_s)
         if changed_nodes:
             nodes = (head, *changed_nodes)
             placement = tuple(p for p in config.placement if p.node in nodes)
             part_config = replace(config, placement=placement)
-            part = self.run(part_config, job_id, cancelled=cancelled)
-        preflight = previous.after_part(part, (*changed_nodes, *removed_nodes))
+            part = self.run(part_config, job_id, is_cancelled=is_cancelled)
+        preflight = previous_preflight.after_part(part, (*changed_nodes, *removed_nodes))
         preflight = replace(preflight, nodes=tuple(node_names), smaller=())
         if preflight.succeeded:
             return preflight
@@ -196,7 +196,7 @@ class PreflightService:
             count = len(config.placement)
             subject = config.placement[0].node if count == 1 else f"{count} nodes"
             progress.step(0, 0, f"Checking {subject}")
-            preflight = self.run(config, job_id, cancelled=lambda: progress.is_cancelled)
+            preflight = self.run(config, job_id, is_cancelled=lambda: progress.is_cancelled)
             if not preflight.succeeded:
                 preflight = self._start_agents(preflight, progress)
         warnings = [f for f in preflight.warnings if f.check == names.RESERVATION]

@@ -117,11 +117,11 @@ def differences(job: JobPreflight) -> Iterator[Result]:
 
 def _first_difference(head: PreflightTarget, target: PreflightTarget) -> Iterator[Result]:
     if head.no_share is not target.no_share:
-        unshared, shared = (head, target) if head.no_share else (target, head)
+        staged_node, mounting_node = (head, target) if head.no_share else (target, head)
         yield Result(
-            f"{unshared.node} does not see the data root and {shared.label} does; "
+            f"{staged_node.node} does not see the data root and {mounting_node.label} does; "
             "the nodes of a job must be of one kind.",
-            f"Choose other nodes, or mount the data root on {unshared.node} and add it again.",
+            f"Choose other nodes, or mount the data root on {staged_node.node} and add it again.",
             nodes=(target.node,),
         )
         return

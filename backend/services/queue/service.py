@@ -293,9 +293,11 @@ class QueueService:
         entry = entries[index]
         equal_indexes = [n for n, e in enumerate(entries) if e.priority == entry.priority]
         rank = equal_indexes.index(index)
-        lower = entries[equal_indexes[rank - 1]].position if rank else None
-        upper = entries[equal_indexes[rank + 1]].position if rank + 1 < len(equal_indexes) else None
-        new_position = position_between(lower, upper)
+        lower_position = entries[equal_indexes[rank - 1]].position if rank else None
+        upper_position = (
+            entries[equal_indexes[rank + 1]].position if rank + 1 < len(equal_indexes) else None
+        )
+        new_position = position_between(lower_position, upper_position)
         if new_position is not None:
             self._update_entry(replace(entry, position=new_position))
             return
@@ -416,8 +418,8 @@ def _check(priority: int, length_s: float) -> None:
     if not LOWEST <= priority <= HIGHEST:
         raise BackendError(f"A priority is between {LOWEST} and {HIGHEST}, not {priority}.")
     if not 0 <= length_s <= LONGEST_S:
-        longest = f"{LONGEST_S / 3600:.0f}"
-        raise BackendError(f"A length is up to {longest} hours, not {length_s / 3600:g}.")
+        longest_text = f"{LONGEST_S / 3600:.0f}"
+        raise BackendError(f"A length is up to {longest_text} hours, not {length_s / 3600:g}.")
 
 
 def _require_free_time(entry: QueueEntry, entries: Sequence[QueueEntry]) -> None:
@@ -429,9 +431,9 @@ def _require_free_time(entry: QueueEntry, entries: Sequence[QueueEntry]) -> None
             "The reserved time would be over already.",
             "Choose a later time, or none, to start as soon as possible.",
         )
-    others = [other for other in entries if other.job_id != entry.job_id]
+    other_entries = [other_entry for other_entry in entries if other_entry.job_id != entry.job_id]
     for own_reservation in reservations_of((entry,), now):
-        for reservation in reservations_of(others, now):
+        for reservation in reservations_of(other_entries, now):
             use = reservation.competing_use(entry.uses)
             if use and own_reservation.overlaps(reservation):
                 raise BackendError(

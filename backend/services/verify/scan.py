@@ -227,8 +227,8 @@ class Scan:
             return False
 
     def _changed_s(self, path: Path) -> float:
-        newest = self.root.files.changed_s(path)
+        changed_s = self.root.files.changed_s(path)
         names: Sequence[str] = ()
         with suppress(OSError):
             names = self.root.files.names(path)
-        return max([newest, *(self._changed_s(path / name) for name in names)])
+        return max([changed_s, *(self._changed_s(path / name) for name in names)])

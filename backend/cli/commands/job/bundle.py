@@ -82,7 +82,7 @@ def replay(
             return _comparison_answer(services.replays.compare(view.id))
     line = f"{view.id}: {view.name}, {view.state_label}"
     if wait:
-        return Answer(view, line, failed=True)
+        return Answer(view, line, has_failed=True)
     start = Note(f"Start it: {COMMAND} job start {view.id}")
     return Answer(view, line, start, Note(f"Then: {COMMAND} job replayed {view.id}"))
 
@@ -94,4 +94,4 @@ def replayed(services: Services, id: JobId) -> Answer:
 
 
 def _comparison_answer(result: ReplayResult) -> Answer:
-    return Answer(result, result.message, failed=not result.is_same)
+    return Answer(result, result.message, has_failed=not result.is_same)

@@ -196,7 +196,7 @@ def preflight(
         {**result.to_dict(), "canary": trial},
         preflight_lines(result),
         () if trial is None else _trial_lines(trial),
-        failed=not result.succeeded or (trial is not None and not trial.succeeded),
+        has_failed=not result.succeeded or (trial is not None and not trial.succeeded),
     )
 
 
@@ -207,18 +207,18 @@ def _trial_lines(trial: TrialResult) -> Iterator[str]:
         yield f"       {line}"
 
 
-def fix_findings(services: Services, result: Preflight, asks: bool) -> bool:
-    """Fix what can be fixed; return whether anything was done. ``asks``: at a terminal."""
+def fix_findings(services: Services, result: Preflight, may_ask: bool) -> bool:
+    """Fix what can be fixed; return whether anything was done. ``may_ask``: at a terminal."""
     fixable_findings = [
         finding
         for finding in (*result.blocking_findings, *result.warnings)
         if not finding.fix.needs_a_person
-        or (asks and finding.host_key is not None and questions.ask_about_key(finding.host_key))
+        or (may_ask and finding.host_key is not None and questions.ask_about_key(finding.host_key))
     ]
     for finding in fixable_findings:
         print_note(f"{finding.check}: {finding.message} Fixing: {finding.fix.value}")
-    failed = services.preflight.fix_all(fixable_findings, _print)
-    for error in dict.fromkeys(failed.values()):
+    failed_findings = services.preflight.fix_all(fixable_findings, _print)
+    for error in dict.fromkeys(failed_findings.values()):
         print_note(" ".join(filter(None, (error.message, error.remedy))))
     return bool(fixable_findings)
 
