@@ -83,7 +83,7 @@ class StartController(Controller):
         progress = self._progresses[request.job_id] = self._runner.progress(
             lambda _share, step: request.show_busy(formats.with_ellipsis(step))
         )
-        progress.asks = True
+        progress.can_ask = True
         request.show_busy("Starting…")
 
         def finish() -> None:

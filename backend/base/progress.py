@@ -14,7 +14,7 @@ class Progress:
 
     def __init__(self) -> None:
         self._is_cancelled = False
-        self.asks = False
+        self.can_ask = False
         """A start with a warning that the user should decide about is refused, to ask the user."""
 
     def report(self, done_amount: float, total: float, label: str) -> None:
@@ -29,7 +29,7 @@ class Progress:
 
     def accepts(self, warning: str) -> bool:
         """Return whether a start continues despite a warning; the command line prints it."""
-        return not self.asks
+        return not self.can_ask
 
     def step(self, done_amount: float, total: float, label: str) -> None:
         """Report, and raise `Cancelled` if the user cancelled."""

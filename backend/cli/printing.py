@@ -61,7 +61,7 @@ class Answer:
     def __init__(self, data: object, *parts: Part, has_failed: bool = False) -> None:
         self.data = data
         self.parts = parts
-        self.failed = has_failed
+        self.has_failed = has_failed
 
 
 def print_json(value: Any) -> None:

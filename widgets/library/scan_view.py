@@ -214,10 +214,12 @@ class ScanView(QStackedWidget):
 
 
 def _summary_text(scan: DatasetScan) -> str:
-    counts_text = f"{formats.count(scan.examined)} training"
+    counts_text = f"{formats.count(scan.examined_count)} training"
     if scan.validation is not None:
-        counts_text += f" and {formats.count(scan.validation.examined)} validation"
-    count = scan.examined + (scan.validation.examined if scan.validation is not None else 0)
+        counts_text += f" and {formats.count(scan.validation.examined_count)} validation"
+    count = scan.examined_count + (
+        scan.validation.examined_count if scan.validation is not None else 0
+    )
     text = f"Read {counts_text} samples ({formats.milliseconds(scan.sample_time_ms)} each)"
     start_s = scan.seconds - count * scan.sample_time_ms / 1000
     text += f"; starting took {formats.duration(start_s)}." if start_s >= 1 else "."

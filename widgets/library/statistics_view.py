@@ -96,7 +96,9 @@ class StatisticsView(QWidget):
             shape = f", {formats.shape(part.shape)}" if part.shape else ""
             text = f"{path_title(part.path)}: {part.dtype}{shape}"
             count_text = (
-                "" if part.count == preview.examined else f", {formats.count(part.count)} samples"
+                ""
+                if part.count == preview.examined_count
+                else f", {formats.count(part.count)} samples"
             )
             self._shapes.addWidget(Label(text + count_text, "body", "text2", elide="right"))
         hidden_count = len(preview.shapes) - _MAX_SHAPES

@@ -93,7 +93,7 @@ class VersionsView(QWidget):
         self._compare()
 
     def show_changes(self, changes: VersionChanges) -> None:
-        if self._compared_references == (changes.newer, changes.older):
+        if self._compared_references == (changes.newer_version, changes.older_version):
             self._changes.show_changes(changes)
 
     def show_changes_error(self, newer_version: str, older_version: str, message: str) -> None:
@@ -148,12 +148,12 @@ class ChangesCard(Card):
 
     def show_changes(self, changes: VersionChanges) -> None:
         counts = [
-            _files_text(changes.changed, "changed"),
-            _files_text(changes.added, "new"),
-            _files_text(changes.removed, "gone"),
+            _files_text(changes.changed_paths, "changed"),
+            _files_text(changes.added_paths, "new"),
+            _files_text(changes.removed_paths, "gone"),
         ]
         summary = " · ".join(filter(None, counts)) or "All files are the same."
-        self._show_texts(changes.older, changes.newer, summary, changes.text)
+        self._show_texts(changes.older_version, changes.newer_version, summary, changes.text)
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)

@@ -114,10 +114,12 @@ def changes(
 ) -> Answer:
     """Differences between two versions of a {group}."""
     version_changes = services.library.changes(Kind(group), reference, since)
-    lines = [f"changed: {path}" for path in version_changes.changed]
-    lines += [f"new: {path}" for path in version_changes.added]
-    lines += [f"gone: {path}" for path in version_changes.removed]
-    equal_text = f"{version_changes.older} and {version_changes.newer} have the same lines."
+    lines = [f"changed: {path}" for path in version_changes.changed_paths]
+    lines += [f"new: {path}" for path in version_changes.added_paths]
+    lines += [f"gone: {path}" for path in version_changes.removed_paths]
+    equal_text = (
+        f"{version_changes.older_version} and {version_changes.newer_version} have the same lines."
+    )
     return Answer(version_changes, lines, version_changes.text or equal_text)
 
 

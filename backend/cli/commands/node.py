@@ -76,7 +76,7 @@ def add(
         name,
         NodeAddress(host, port=port, user=user, identity=identity, jump=jump),
         accept=session.accept_key,
-        passphrase=ask if session.asks else None,
+        passphrase=ask if session.can_ask else None,
         node_data_root=node_data_root,
         is_staged=no_share,
         scheduler="slurm" if slurm else "",

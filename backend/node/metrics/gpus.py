@@ -85,7 +85,7 @@ class Gpus:
 
     def __init__(self) -> None:
         self.driver = ""
-        self.unreadable = False
+        self.is_unreadable = False
         """True if the last `read` failed: not the same as a node without a GPU."""
         self._nvml: Any = None
         self._driver_call = TimeoutCall(_LIMIT_S)
@@ -97,10 +97,10 @@ class Gpus:
     def read(self) -> tuple[tuple[Gpu, ...], str]:
         """Return all GPUs, or none and the reason. A driver that hangs is soon abandoned."""
         try:
-            gpus, message, self.unreadable = self._driver_call.call(self._read)
+            gpus, message, self.is_unreadable = self._driver_call.call(self._read)
         except TimeoutError as error:
             swallowed(error)
-            self.unreadable = True
+            self.is_unreadable = True
             return (), "GPUs cannot be read: the NVIDIA driver does not respond"
         return gpus, message
 

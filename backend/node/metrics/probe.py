@@ -81,7 +81,7 @@ class Probe:
             driver=self._gpus.driver,
             gpus=gpus,
             gpu_message=message,
-            gpus_unreadable=self._gpus.unreadable,
+            gpus_unreadable=self._gpus.is_unreadable,
             interval_s=self._interval_s,
             at_keyboard=self._keyboard.user(),
             processes=self._processes.read(

@@ -71,7 +71,7 @@ class NotificationDelivery:
         self._monotonic = monotonic
         self._own_claims: dict[str, _Claim] = {}
         self._last_contents: dict[str, tuple[str, float]] = {}
-        self.failure = self.failed = ""
+        self.failure = self.failed_target = ""
 
     def poll(self) -> float | None:
         """Send what is due; return the seconds until the next call, None when all is done.
@@ -96,7 +96,7 @@ class NotificationDelivery:
         try:
             self._send(target, self._message)
         except NotSent as error:
-            self.failure, self.failed = str(error), target.kind
+            self.failure, self.failed_target = str(error), target.kind
             if error.is_final or claim.try_count >= MOST_TRIES:
                 self._end(claim, GIVEN_UP, self.failure)
                 return None
@@ -104,7 +104,7 @@ class NotificationDelivery:
             claim.not_before = now_s + delay_s
             self._write(claim, TRYING, self.failure)
             return delay_s
-        self.failure = self.failed = ""
+        self.failure = self.failed_target = ""
         self._end(claim, SENT)
         return None
 

@@ -109,7 +109,9 @@ def next_retry(
             reason=" ".join(filter(None, (_end_sentence(error.message), message, batch_message))),
             started_at=timestamps.utc_now(),
             retries=last_retry.retries + uses_retry,
-            avoids=tuple(sorted({*last_retry.avoids, *failed_nodes}.difference(nodes))),
+            avoided_nodes=tuple(
+                sorted({*last_retry.avoided_nodes, *failed_nodes}.difference(nodes))
+            ),
             chosen_nodes=last_retry.chosen_nodes or tuple(p.node for p in config.placement),
             placement=tuple(placement),
             batch_size=changed_config.batch_size,
@@ -161,7 +163,7 @@ def next_growth(
         template,
         reason=f"{usable_again_message(added_nodes)} {batch_message}".rstrip(),
         started_at=timestamps.utc_now(),
-        avoids=tuple(p for p in template.avoids if p not in added_nodes),
+        avoided_nodes=tuple(p for p in template.avoided_nodes if p not in added_nodes),
         placement=tuple(placement),
         batch_size=changed_config.batch_size,
         cause=GROWN,
@@ -407,8 +409,8 @@ def _read_capacities(root: DataRoot, launch: Launch) -> dict[str, NodeCapacity]:
         living_nodes.update(node for node in nodes if heartbeats.read(node)[1])
         time.sleep(0.2)
     live_runs = LiveRuns(root).read()
-    busy_nodes = {use.node for job in live_runs.running for use in job.uses if use.processes}
-    used_gpus = {gpu for job in live_runs.running for use in job.uses for gpu in use.gpus}
+    busy_nodes = {use.node for job in live_runs.running_jobs for use in job.uses if use.processes}
+    used_gpus = {gpu for job in live_runs.running_jobs for use in job.uses for gpu in use.gpus}
     capacities: dict[str, NodeCapacity] = {}
     for node in nodes:
         with suppress(OSError, ValueError):

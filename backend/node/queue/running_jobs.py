@@ -40,7 +40,7 @@ class _Launch(Record, label="launch record"):
 class RunningJobs:
     """``is_complete`` is false while a run was claimed whose resources are not known yet."""
 
-    running: tuple[RunningJob, ...]
+    running_jobs: tuple[RunningJob, ...]
     tags: frozenset[str]
     is_complete: bool
 

@@ -297,7 +297,7 @@ class Scheduler:
         return ClusterState(
             now=datetime.now(timezone.utc),
             nodes=self._quiet_times.update(nodes, self._monotonic(), entries),
-            running=running_jobs.running,
+            running_jobs=running_jobs.running_jobs,
             is_paused=paused_by is not None,
             pause_suffix=paused_by or "",
         )

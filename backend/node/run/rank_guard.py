@@ -233,7 +233,7 @@ class Guard:
         Without keepalive it never ends. If it ended before, and a packet about that reached mpirun,
         mpirun would end the whole run: PRRTE 3.0 has no option against that (`errmgr_dvm.c`).
         """
-        if not self._launch.can_lose_nodes or self._is_head or not record.secondary:
+        if not self._launch.can_lose_nodes or self._is_head or not record.is_secondary:
             return
         # Where mpirun can be reached, it ends its daemons and these their guards.
         while signal.sigtimedwait((signal.SIGTERM,), _DAEMON_S) is None:

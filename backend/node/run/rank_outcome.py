@@ -75,7 +75,7 @@ def rank_exit(
         rank = plan.rank if observation.error.rank is None else observation.error.rank
         error = replace(observation.error, rank=rank, node=observation.error.node or plan.node)
         return replace(
-            record, outcome="error", error=error, secondary=observation.error_is_secondary
+            record, outcome="error", error=error, is_secondary=observation.error_is_secondary
         )
     position = innermost_user_line(observation.dump, user_folders)
     location = f", at {position}" if position else ""
@@ -84,7 +84,7 @@ def rank_exit(
 
     def failed(outcome: str, message: str, traceback: str, is_secondary: bool = False) -> RankExit:
         error = RankError(message, plan.rank, plan.node, traceback)
-        return replace(record, outcome=outcome, error=error, secondary=is_secondary)
+        return replace(record, outcome=outcome, error=error, is_secondary=is_secondary)
 
     if observation.ended_by is EndCause.STALL:
         was_waiting = observation.phase is Phase.WAITING_FOR_OTHERS

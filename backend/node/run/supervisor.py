@@ -252,7 +252,7 @@ class Supervisor:
             record.rank for record in self._exits if record.outcome in ("finished", "interrupted")
         }
         failed_ranks = [
-            record.rank for record in self._exits if record.error and not record.secondary
+            record.rank for record in self._exits if record.error and not record.is_secondary
         ]
         failed_ranks.sort(key=launch.can_lose)
         silent_ranks = [plan.rank for plan in launch.ranks if plan.rank not in finished_ranks]
@@ -479,7 +479,7 @@ class Supervisor:
         # Ranks that end after the loss of a node end because of that.
         is_echo = bool(self._silent_nodes)
         self._exits += [
-            replace(record, secondary=record.secondary or is_echo)
+            replace(record, is_secondary=record.is_secondary or is_echo)
             for _, record in sorted(new_records, key=lambda pair: pair[0])
         ]
 

@@ -384,13 +384,13 @@ class LogLines:
 
 @dataclass(frozen=True)
 class LogMatches:
-    """The lines that contain a text, by number from 0, among the first ``searched`` ones.
+    """The lines that contain a text, by number from 0, among the first ``searched_count``.
 
     ``is_cut``: there are more matches than ``lines``.
     """
 
     text: str
     lines: tuple[int, ...]
-    searched: int
+    searched_count: int
     generation: int = 0
     is_cut: bool = False

@@ -207,11 +207,11 @@ class VersionChanges:
     ``text`` has the changed lines of text files, as ``diff -u`` prints them.
     """
 
-    older: str
-    newer: str
-    added: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
+    older_version: str = field(metadata={KEY: "older"})
+    newer_version: str = field(metadata={KEY: "newer"})
+    added_paths: tuple[str, ...] = field(default=(), metadata={KEY: "added"})
+    removed_paths: tuple[str, ...] = field(default=(), metadata={KEY: "removed"})
+    changed_paths: tuple[str, ...] = field(default=(), metadata={KEY: "changed"})
     text: str = ""
 
 
@@ -224,8 +224,8 @@ class RescanReport:
     loaders: int = 0
     scripts: int = 0
     jobs: int = 0
-    forgotten: tuple[str, ...] = ()
+    forgotten_items: tuple[str, ...] = field(default=(), metadata={KEY: "forgotten"})
     """Entries of the catalogue that the data root no longer contains (``dataset digits@2``)."""
-    swept: tuple[str, ...] = ()
+    removed_imports: tuple[str, ...] = field(default=(), metadata={KEY: "swept"})
     """Incomplete imports that were removed, by name."""
     problems: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from backend.records.base.schema import READ, Record
+from backend.records.base.schema import KEY, READ, Record
 from backend.records.library.preview import TOOL_RULES
 
 
@@ -27,7 +27,7 @@ class Layer:
     parameters: int
     multiply_adds: int | None
     activation_bytes: int
-    trained: bool
+    is_trained: bool = field(metadata={KEY: "trained"})
     """Whether a parameter is trained; False without parameters."""
     inputs: tuple[str, ...] = ()
     """The layers whose output it reads."""

@@ -162,7 +162,7 @@ class SampleError:
 
 @dataclass(frozen=True)
 class Preview(Record, label="preview", rules=TOOL_RULES):
-    """A dataset read by its loader. ``count`` is its length, ``examined`` the samples read.
+    """A dataset read by its loader. ``count`` is its length, ``examined_count`` the samples read.
 
     ``errors`` prevent training; ``warnings`` are sentences about data that can be trained on but
     should not be (one class only, NaN values). ``error_count`` counts the samples with an
@@ -172,7 +172,7 @@ class Preview(Record, label="preview", rules=TOOL_RULES):
     split: str
     class_name: str
     count: int
-    examined: int
+    examined_count: int = field(metadata={KEY: "examined"})
     samples: tuple[SamplePreview, ...] = ()
     """Samples at equal distances over the whole dataset."""
     class_samples: tuple[SamplePreview, ...] = ()
@@ -191,7 +191,7 @@ class Preview(Record, label="preview", rules=TOOL_RULES):
 
     @property
     def is_complete(self) -> bool:
-        return self.examined >= self.count
+        return self.examined_count >= self.count
 
     @property
     def nan_count(self) -> int:

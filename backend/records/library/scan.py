@@ -37,9 +37,9 @@ class SplitScan:
     """
 
     samples: int
-    examined: int
+    examined_count: int = field(metadata={KEY: "examined"})
     classes: Mapping[str, int] = field(default_factory=dict)
-    broken: tuple[BrokenSample, ...] = ()
+    broken_samples: tuple[BrokenSample, ...] = field(default=(), metadata={KEY: "broken"})
     broken_count: int = 0
     duplicates: tuple[tuple[int, ...], ...] = ()
     duplicate_count: int = 0
@@ -114,11 +114,11 @@ def _sample_count_text(count: int, split: str) -> str:
 def _unusable_findings(scan: SplitScan, split: str) -> list[ScanFinding]:
     """Return the findings that prevent training."""
     findings = []
-    if scan.broken:
+    if scan.broken_samples:
         verb = "was" if scan.broken_count == 1 else "were"
         count_text = _sample_count_text(scan.broken_count, split)
-        message = f"{count_text} {verb} not read: {scan.broken[0].message}"
-        groups = tuple(((split, sample.index),) for sample in scan.broken)
+        message = f"{count_text} {verb} not read: {scan.broken_samples[0].message}"
+        groups = tuple(((split, sample.index),) for sample in scan.broken_samples)
         findings.append(ScanFinding(message, groups))
     if scan.not_finite:
         verb = "has" if scan.not_finite == 1 else "have"

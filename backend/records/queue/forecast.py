@@ -35,7 +35,7 @@ def seconds_to_start(
     """
     start_times: dict[str, float | None] = {}
     reservations: list[tuple[NodeUse, float | None]] = [
-        (use, job.remaining_s) for job in cluster_state.running for use in job.uses
+        (use, job.remaining_s) for job in cluster_state.running_jobs for use in job.uses
     ]
     entries = sorted_entries(entries)
     coming_reservations = reservations_of(entries, cluster_state.now)

@@ -79,7 +79,7 @@ class ClusterState:
 
     now: datetime
     nodes: Mapping[str, NodeView]
-    running: Sequence[RunningJob] = ()
+    running_jobs: Sequence[RunningJob] = ()
     is_paused: bool = False
     pause_suffix: str = ""
 
@@ -150,7 +150,9 @@ def wait_reasons(
             started_job = RunningJob(
                 entry.job_id, entry.name, entry.uses, entry.lasts_s, entry.sweep
             )
-            cluster_state = replace(cluster_state, running=(*cluster_state.running, started_job))
+            cluster_state = replace(
+                cluster_state, running_jobs=(*cluster_state.running_jobs, started_job)
+            )
         elif reason.cause in _RESERVING_CAUSES:
             earlier_entries.append(entry)
     return reasons
@@ -239,7 +241,9 @@ def _disk_reason(entry: QueueEntry, cluster_state: ClusterState) -> WaitReason |
 def _at_once_reason(entry: QueueEntry, cluster_state: ClusterState) -> WaitReason | None:
     if not entry.sweep:
         return None
-    trial_count = sum(running_job.sweep == entry.sweep for running_job in cluster_state.running)
+    trial_count = sum(
+        running_job.sweep == entry.sweep for running_job in cluster_state.running_jobs
+    )
     if trial_count < entry.at_once:
         return None
     verb = "runs" if trial_count == 1 else "run"
@@ -405,7 +409,7 @@ def _busy_reason(entry: QueueEntry, cluster_state: ClusterState) -> WaitReason |
         label = node_label(use.node)
         competing_uses = [
             (running_job, running_use)
-            for running_job in cluster_state.running
+            for running_job in cluster_state.running_jobs
             for running_use in running_job.uses
             if running_use.competes_with(use)
         ]

@@ -157,7 +157,7 @@ class ReplayService:
         )
         return replace(
             result,
-            original=original_id,
+            original_id=original_id,
             replay=job_id,
             differences=recorded_differences,
             message=_message(result, recorded_differences, tolerance, original_update.view),

@@ -310,7 +310,7 @@ class JobQueries:
     def _state_reader(self, folder: OpenJob) -> RunStateReader:
         return RunStateReader(
             folder,
-            silent_nodes=self._node_watch.silent,
+            silent_nodes=self._node_watch.silent_nodes,
             submitted_condition=self._submitted_condition,
         )
 

@@ -250,7 +250,7 @@ class NotificationService:
             return DeliveryAttempt(_RETRY_S)
         if wait_s is None:
             del self._deliveries[job_id, run]
-        return DeliveryAttempt(wait_s, delivery.failure, delivery.failed)
+        return DeliveryAttempt(wait_s, delivery.failure, delivery.failed_target)
 
     def _tail(self, path: Path) -> bytes:
         try:

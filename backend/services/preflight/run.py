@@ -99,11 +99,13 @@ class PreflightRun:
             self._finished_event.set()
         nodes = tuple(node.name for node in self.job.nodes)
         preflight = Preflight(
-            nodes, findings, self._now() - self._started_s, unchecked=unchecked_pairs
+            nodes, findings, self._now() - self._started_s, unchecked_pairs=unchecked_pairs
         )
         if preflight.succeeded:
             return preflight
-        return replace(preflight, smaller=smaller_placement(self._config.placement, findings))
+        return replace(
+            preflight, smaller_placement=smaller_placement(self._config.placement, findings)
+        )
 
     # Before the nodes are asked.
 

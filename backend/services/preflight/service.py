@@ -60,8 +60,8 @@ class PreflightFailed(BackendError):
     def __init__(self, preflight: Preflight, config: JobConfig) -> None:
         findings = preflight.blocking_findings or preflight.warnings
         remedies = dict.fromkeys(finding.remedy for finding in findings if finding.remedy)
-        if preflight.smaller:
-            nodes = ", ".join(placement.node for placement in preflight.smaller)
+        if preflight.smaller_placement:
+            nodes = ", ".join(placement.node for placement in preflight.smaller_placement)
             remedies[f"Or run on {nodes} only."] = None
         super().__init__(" ".join(map(_message_with_nodes, findings)), " ".join(remedies))
         self.preflight = preflight
@@ -174,10 +174,12 @@ class PreflightService:
             part_config = replace(config, placement=placement)
             part = self.run(part_config, job_id, is_cancelled=is_cancelled)
         preflight = previous_preflight.after_part(part, (*changed_nodes, *removed_nodes))
-        preflight = replace(preflight, nodes=tuple(node_names), smaller=())
+        preflight = replace(preflight, nodes=tuple(node_names), smaller_placement=())
         if preflight.succeeded:
             return preflight
-        return replace(preflight, smaller=smaller_placement(config.placement, preflight.findings))
+        return replace(
+            preflight, smaller_placement=smaller_placement(config.placement, preflight.findings)
+        )
 
     def require(
         self, config: JobConfig, job_id: str = "", progress: Progress | None = None

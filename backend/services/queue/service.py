@@ -377,7 +377,7 @@ class QueueService:
         return ClusterState(
             now=datetime.now(UTC),
             nodes=nodes,
-            running=running_jobs.running,
+            running_jobs=running_jobs.running_jobs,
             is_paused=pausing_user is not None,
             pause_suffix=pausing_user or "",
         )

@@ -180,7 +180,7 @@ class Survey:
             split=self._split,
             class_name=self._data.class_name,
             count=self._count,
-            examined=read_count,
+            examined_count=read_count,
             samples=tuple(samples),
             class_samples=self._class_samples.all() if self._has_classes else (),
             shapes=tuple(ShapeCount(*key, n) for key, n in self._shapes.most_common(_SHAPE_LIMIT)),

@@ -173,9 +173,9 @@ class _SplitSurvey:
             )
         return SplitScan(
             samples=self.count,
-            examined=self._examined_count,
+            examined_count=self._examined_count,
             classes={class_count.name: class_count.count for class_count in preview.classes},
-            broken=tuple(
+            broken_samples=tuple(
                 BrokenSample(error.index, error.message)
                 for error in preview.errors
                 if error.index is not None
@@ -231,10 +231,10 @@ def _compare_splits(
 
 def _shift_messages(training: SplitScan, validation: SplitScan) -> Iterator[str]:
     """Yield the differences that are both large and larger than by chance."""
-    if not training.examined or not validation.examined:
+    if not training.examined_count or not validation.examined_count:
         return
-    rarity = 1 / training.examined + 1 / validation.examined
-    is_many = min(training.examined, validation.examined) >= _LEAST_SAMPLES
+    rarity = 1 / training.examined_count + 1 / validation.examined_count
+    is_many = min(training.examined_count, validation.examined_count) >= _LEAST_SAMPLES
     training_statistics = {
         (channel.path, channel.channel): channel for channel in training.statistics
     }

@@ -112,7 +112,7 @@ class RequestedStart:
         progress.step(0, 0, "Checking 2 nodes")
         config = replace(JOB, placement=placement or PLACEMENT)
         preflight = self.nodes.preflight_of(config)
-        if not preflight.succeeded or (preflight.warnings and progress.asks):
+        if not preflight.succeeded or (preflight.warnings and progress.can_ask):
             raise PreflightFailed(preflight, config)
         self.started_on.append(config.placement)
         return CREATED

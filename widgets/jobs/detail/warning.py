@@ -121,17 +121,17 @@ class JobFinding:
     """The node with the cause."""
     is_about_processes: bool = False
     """The processes of the node show the cause."""
-    original: str = ""
+    original_id: str = ""
     """The job that the open job replays."""
 
 
 @dataclass(frozen=True)
 class ReplayComparison:
-    """The comparison of a replay with its original, whose id is ``original``."""
+    """The comparison of a replay with its original, whose id is ``original_id``."""
 
     message: str = ""
     is_same: bool = False
-    original: str = ""
+    original_id: str = ""
 
 
 def job_finding(
@@ -178,7 +178,7 @@ def job_finding(
             "good" if result.is_same else "warn",
             f"{summary}.",
             details_text,
-            original=result.original,
+            original_id=result.original_id,
         )
     if view.state in _REPORTED_FAMILIES and view.status.message:
         return JobFinding(_REPORTED_FAMILIES[view.state], view.status.message, _stop_time(view))

@@ -183,7 +183,7 @@ class FormSections(QWidget):
         self.show_default_strategy(StrategyConfig.name)
         fields.changed.connect(self.show_details)
         fields.changed.connect(self._fit_retention)
-        fields.swept.changed.connect(self._reveal_swept)
+        fields.swept_fields.changed.connect(self._reveal_swept)
 
     def reveal(self, widget: QWidget) -> None:
         """Open the section that hides a part of the form."""
@@ -199,7 +199,7 @@ class FormSections(QWidget):
 
     @Slot()
     def _reveal_swept(self) -> None:
-        for axis in self._fields.swept.axes():
+        for axis in self._fields.swept_fields.axes():
             self.reveal(self._fields.field(axis.path))
 
     @Slot()
@@ -348,9 +348,9 @@ class FormSections(QWidget):
         self._fit_retention()
         self._how_card.setVisible(not is_script)
         self._arguments.setVisible(is_script)
-        for axis in self._fields.swept.axes():
+        for axis in self._fields.swept_fields.axes():
             if not is_of(axis.path, script=is_script):
-                self._fields.swept.restore_single(axis.path)
+                self._fields.swept_fields.restore_single(axis.path)
         self.trial.setVisible(not is_script)
         self._gallery_holder.setVisible(not is_script)
         for details in (self._validation_details,) if is_script else (self._script_details,):

@@ -49,7 +49,7 @@ class StartButtons:
         self.start = Button("Start", kind="big", icon="play", tip=tip)
         self.start.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.queue = Button("Queue", kind="tall", icon="clock", tip=QUEUE.tip)
-        self.later = IconButton("calendar-plus", LATER_TIP)
+        self.queue_later = IconButton("calendar-plus", LATER_TIP)
         self.cancel = Button("Cancel these jobs", icon="arrow-u-up-left")
         self.cancel.hide()
 
@@ -116,7 +116,9 @@ class FormSide(StyledFrame):
                 margins=(S4, S4, S4, S2),
             )
         )
-        buttons = row((start_buttons.start, 1), start_buttons.queue, start_buttons.later, gap=S2)
+        buttons = row(
+            (start_buttons.start, 1), start_buttons.queue, start_buttons.queue_later, gap=S2
+        )
         self.setFixedWidth(SIDE_W)
         self.setLayout(
             col(
@@ -273,7 +275,7 @@ class FormFoot(StyledFrame):
         texts = col(self.result, self.figures, self.refusal, gap=0)
         buttons = row(
             start_buttons.cancel,
-            start_buttons.later,
+            start_buttons.queue_later,
             start_buttons.queue,
             start_buttons.start,
             gap=S2,

@@ -111,7 +111,7 @@ class SweepCard(StyledFrame):
         if isinstance(goal, LineEdit):
             goal.suggest(USUAL_METRICS)
             goal.textEdited.connect(self._propose_better)
-        fields.swept.changed.connect(self._follow_axes)
+        fields.swept_fields.changed.connect(self._follow_axes)
         self._update_card()
 
     def draws(self) -> int | None:
@@ -161,7 +161,7 @@ class SweepCard(StyledFrame):
     @Slot()
     def _follow_axes(self) -> None:
         """Choose a search if a range has no steps: only a sampler can choose within it."""
-        has_open_range = any(axis.is_drawn_only for axis in self._fields.swept.axes())
+        has_open_range = any(axis.is_drawn_only for axis in self._fields.swept_fields.axes())
         if has_open_range and self._kind.key() == _ALL:
             self._kind.choose(_SEARCH)
         self._update_card()
@@ -180,10 +180,10 @@ class SweepCard(StyledFrame):
 
     @Slot()
     def _update_card(self) -> None:
-        axes = self._fields.swept.axes()
+        axes = self._fields.swept_fields.axes()
         is_random, is_search = self._kind.key() == _RANDOM, self._kind.key() == _SEARCH
         has_grid = self._kind.key() == _ALL or (is_search and self._samplers.key() == GRID)
-        self._fields.swept.draws_at_random = not has_grid
+        self._fields.swept_fields.draws_at_random = not has_grid
         self.setVisible(bool(axes))
         self._draw_count.setVisible(is_random)
         self._seed.setVisible(is_random or is_search)

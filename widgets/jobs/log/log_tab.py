@@ -252,7 +252,7 @@ class LogTab(QWidget):
             bisect_left(matches.lines, self._match_lines[-1] + 1) if self._match_lines else 0
         )
         self._match_lines += matches.lines[known_count:]
-        self._searched_lines = matches.searched
+        self._searched_lines = matches.searched_count
         self._is_cut = matches.is_cut
         self._matched_text = matches.text
         self.view.set_matches(matches.text, self._match_lines)

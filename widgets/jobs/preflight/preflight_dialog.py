@@ -291,7 +291,7 @@ class PreflightDialog(Dialog):
         self._repair_all.setText(f"Fix all {len(fixable_findings)}")
         self._repair_all.setVisible(len(fixable_findings) > 1)
         self._repair_all.setEnabled(not self._is_busy)
-        smaller_placements = preflight.smaller if preflight is not None else ()
+        smaller_placements = preflight.smaller_placement if preflight is not None else ()
         self._start_smaller.setVisible(bool(smaller_placements))
         self._start_smaller.setEnabled(is_idle)
         if preflight is not None:
@@ -390,7 +390,7 @@ class PreflightDialog(Dialog):
     @Slot()
     def _request_smaller(self) -> None:
         if self._preflight is not None:
-            self.start_on_requested.emit(self._preflight.smaller)
+            self.start_on_requested.emit(self._preflight.smaller_placement)
 
     @Slot()
     def _copy_report(self) -> None:

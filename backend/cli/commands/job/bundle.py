@@ -57,7 +57,10 @@ def unbundle(
     """Import such a file as a job, after verifying every byte."""
     imported_job = services.bundles.unbundle(file, progress)
     lines = [f"Created {imported_job.view.id}: {imported_job.view.name}. {imported_job.origin}"]
-    for label, names in (("Imported", imported_job.imported), ("Existing", imported_job.reused)):
+    for label, names in (
+        ("Imported", imported_job.imported_items),
+        ("Existing", imported_job.reused_items),
+    ):
         if names:
             lines.append(f"{label}: {', '.join(names)}")
     hint = Note(f"Train it again: {COMMAND} job replay {imported_job.view.id}")

@@ -187,7 +187,7 @@ def preflight(
     services = session.services
     config = services.queries.show(id).config
     result = services.preflight.run(config, id)
-    if fix and fix_findings(services, result, session.asks):
+    if fix and fix_findings(services, result, session.can_ask):
         result = services.preflight.run(config, id)
     if compute_node and any(f.fix is Fix.CHECK_COMPUTE_NODE for f in result.findings):
         result = services.compute_nodes.run(config, result, session.progress)
@@ -237,7 +237,7 @@ def preflight_lines(result: Preflight) -> Iterator[str]:
     passed_checks = [finding.check for finding in result.findings if finding.ok]
     yield from (f"ok     {f.message}" for f in result.findings if f.ok and f.check == COMPUTE_NODE)
     yield f"{len(passed_checks)} passed: {', '.join(passed_checks)}"
-    if result.unchecked:
+    if result.unchecked_pairs:
         yield result.unchecked_message
     problem_count = len(result.blocking_findings)
     problem_text = (
@@ -246,9 +246,9 @@ def preflight_lines(result: Preflight) -> Iterator[str]:
     outcome = "The job can start" if result.succeeded else f"{problem_text} the job from starting"
     nodes = " and ".join(map(node_label, result.nodes))
     yield f"{outcome}; checked {nodes} in {result.took_s:.1f} s."
-    if result.smaller:
+    if result.smaller_placement:
         node_options = " ".join(
-            f"--on {p.node}={','.join(p.gpus) or p.processes}" for p in result.smaller
+            f"--on {p.node}={','.join(p.gpus) or p.processes}" for p in result.smaller_placement
         )
         yield f"It could start with {node_options}"
 

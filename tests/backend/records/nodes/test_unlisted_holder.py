@@ -88,7 +88,7 @@ def reading(gpu: Gpu) -> NodeReading:
 
 class Driver:
     def __init__(self, *gpus: Gpu) -> None:
-        self.driver, self.unreadable, self.read = "550", False, lambda: (gpus, "")
+        self.driver, self.is_unreadable, self.read = "550", False, lambda: (gpus, "")
 
 
 @pytest.mark.parametrize(("gpu", "holder", "remedy"), HELD_GPUS.values(), ids=HELD_GPUS)
