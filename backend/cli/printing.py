@@ -32,11 +32,11 @@ class RawText(str):
 
 
 class Table(NamedTuple):
-    """Rows below a head; without rows, ``empty`` is a note."""
+    """Rows below a head; without rows, ``empty_hint`` is a note."""
 
     head: Sequence[str]
     rows: Iterable[Sequence[str]]
-    empty: str = ""
+    empty_hint: str = ""
 
 
 class Properties(NamedTuple):

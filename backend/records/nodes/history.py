@@ -32,7 +32,7 @@ class PastGpu(NamedTuple):
     use_percent: float | None = None
     memory_percent: float | None = None
     power_w: float | None = None
-    unhealthy: str = ""
+    health_problem: str = ""
     is_bad: bool = False
     """The problem was bad, not only a warning."""
     ecc_corrected: float | None = None

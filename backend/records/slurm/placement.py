@@ -156,7 +156,7 @@ def job_comment(job_id: str, run: int) -> str:
 
 
 def sbatch_command(
-    placement: SlurmPlacement, job_id: str, run: int, log: str, lane: str = ""
+    placement: SlurmPlacement, job_id: str, run: int, log: str, lane_name: str = ""
 ) -> tuple[str, ...]:
     """Return the command that reads the script of `batch_script` and prints the job's number.
 
@@ -166,8 +166,8 @@ def sbatch_command(
         log: Path of the file for the output of the script and the messages of Slurm.
     """
     options: dict[str, object] = {
-        "job-name": lane or job_name(job_id),
-        "dependency": "singleton" if lane else "",
+        "job-name": lane_name or job_name(job_id),
+        "dependency": "singleton" if lane_name else "",
         "comment": job_comment(job_id, run),
         "output": log.replace("%", "%%"),
         "open-mode": "append",

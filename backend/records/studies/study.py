@@ -289,7 +289,7 @@ def sweep_of_study(
     form: FormName,
     placements: Sequence[Placement],
     library: Mapping[str, str],
-    added: Mapping[GalleryPart, str] = MappingProxyType({}),
+    added_parts: Mapping[GalleryPart, str] = MappingProxyType({}),
 ) -> tuple[Sweep, tuple[tuple[str, int], ...]]:
     """Return the jobs as a sweep, and the row and the seed of each.
 
@@ -305,7 +305,7 @@ def sweep_of_study(
     """
     rows = rows_for(study, form, placements)
     cells = [(row, seed) for seed in study.form(form).seeds for row in rows]
-    sweep = _sweep(study, form, cells, placements, library, added)
+    sweep = _sweep(study, form, cells, placements, library, added_parts)
     return sweep, tuple((row.name, seed) for row, seed in cells)
 
 
@@ -315,12 +315,12 @@ def _sweep(
     cells: Iterable[tuple[StudyRow, int]],
     placements: Sequence[Placement],
     library: Mapping[str, str] = dict.fromkeys(LIBRARY_KEYS, "digits"),
-    added: Mapping[GalleryPart, str] = MappingProxyType({}),
+    added_parts: Mapping[GalleryPart, str] = MappingProxyType({}),
 ) -> Sweep:
     points = []
     for row, seed in cells:
         values = {
-            key: added.get(value, value.name) if isinstance(value, GalleryPart) else value
+            key: added_parts.get(value, value.name) if isinstance(value, GalleryPart) else value
             for key, value in _values(study, form, row).items()
         }
         # A script takes no model and no loader.

@@ -360,7 +360,7 @@ class PreflightRun:
             "ssh": {},
             "ssh_config": "",
         }
-        is_head = node.target is not None and node.target.leads
+        is_head = node.target is not None and node.target.is_head
         if is_head and self._update_ssh_settings(node, entry, shell):
             request["ssh"] = {peer.name: [peer.address, peer.is_limited] for peer in peers}
             assert entry.installation is not None

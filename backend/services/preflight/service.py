@@ -270,7 +270,7 @@ class PreflightService:
                 result = storage.no_free_space(space.free_bytes, needed_bytes)
         target = PreflightTarget(
             *(THIS_COMPUTER, placement, self._python(), "", "", "", str(self._root.path), ""),
-            leads=True,
+            is_head=True,
             loader_workers=config.loader_workers,
             **script_python_fields(config, self._context.needs_torch),
         )

@@ -151,7 +151,7 @@ def disk(target: PreflightTarget, reply: Reply) -> Iterator[Result]:
             f"The disk quota of the user who runs jobs on {label} is used up in {root}.",
             f"Remove files in {root}, or have the quota raised.",
         )
-    elif lacks_files(reply) and (code == errno.ENOSPC if reply["why"] else target.leads):
+    elif lacks_files(reply) and (code == errno.ENOSPC if reply["why"] else target.is_head):
         yield no_free_files(reply["files"])
     elif reply["why"] and code == errno.ENOSPC:
         yield Result(
@@ -160,7 +160,7 @@ def disk(target: PreflightTarget, reply: Reply) -> Iterator[Result]:
         )
     elif reply["why"]:
         return
-    elif target.leads and reply["free"] < max(MIN_DISK_BYTES, target.needed_bytes):
+    elif target.is_head and reply["free"] < max(MIN_DISK_BYTES, target.needed_bytes):
         yield no_free_space(reply["free"], target.needed_bytes)
 
 

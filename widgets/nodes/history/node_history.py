@@ -241,7 +241,7 @@ def _past_row(reading: PastReading, problem_numbers: dict[str, float]) -> list[f
     row = [read_node(reading) for read_node in _PAST_NODE_READERS.values()]
     for gpu in reading.gpus:
         row += [read_gpu(gpu) for read_gpu in _PAST_GPU_READERS.values()]
-        row += (_problem_number(gpu.unhealthy, problem_numbers), float(gpu.is_bad))
+        row += (_problem_number(gpu.health_problem, problem_numbers), float(gpu.is_bad))
     return row
 
 

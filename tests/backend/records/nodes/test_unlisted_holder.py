@@ -76,7 +76,7 @@ FREE = {
 def preflight(gpu: Gpu) -> list[Any]:
     reply = {"code": 0, "message": "", "gpus": json_value((gpu, OTHER_GPU))}
     site = PreflightTarget(
-        *("gpu03", Placement("gpu03", gpus=(GPU.uuid,)), "python", "", "", "", "", ""), leads=True
+        *("gpu03", Placement("gpu03", gpus=(GPU.uuid,)), "python", "", "", "", "", ""), is_head=True
     )
     return answered(site, gpus=reply)
 
