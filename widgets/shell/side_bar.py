@@ -193,6 +193,28 @@ class SideBar(QWidget):
         self._failure_mark = IconLabel("wifi-slash", "bad", ICON_LARGE)
         for part in (self._failure, self._failure_mark):
             part.hide()
+        self._make_running_part()
+        self.cluster = ClusterSummary()
+        self.cluster.node_opened.connect(self._open_node)
+        self._cluster = QWidget()
+        self._cluster.setLayout(col(self.cluster, margins=(S2, 0, S2, 0)))
+        self._make_footer()
+        self._separators = (Separator(), Separator())
+        self.setLayout(
+            col(
+                *(self._header, col(*self._buttons.values(), gap=2), S2),
+                *(self._separators[0], S1, self._failure),
+                row(STRETCH, self._failure_mark, STRETCH),
+                *(self._running_part, self._separators[1], S1, self._cluster, STRETCH),
+                *(row(self.folder, (self._root, 1), gap=2), self._footer),
+                gap=S2,
+                margins=(S3, S4, S3, S3),
+            )
+        )
+        self.setFixedWidth(SIDEBAR_W)
+        self._update_live()
+
+    def _make_running_part(self) -> None:
         self._running_title = Label("Running", "small_strong", "text2")
         self._running_count = Label("", "small", "text3")
         self._jobs = [RunningJob() for _ in range(_MAX_RINGS)]
@@ -213,10 +235,8 @@ class SideBar(QWidget):
                 margins=(S2, 0, S2, 0),
             )
         )
-        self.cluster = ClusterSummary()
-        self.cluster.node_opened.connect(self._open_node)
-        self._cluster = QWidget()
-        self._cluster.setLayout(col(self.cluster, margins=(S2, 0, S2, 0)))
+
+    def _make_footer(self) -> None:
         self._root = Label("", "small", "text2", elide="middle")
         self.folder = IconButton("folder", "Open the data root")
         self.bell = NotificationBell()
@@ -231,30 +251,6 @@ class SideBar(QWidget):
         self._footer = row(*buttons, STRETCH, gap=2)
         for action_button in buttons:
             self._footer.setAlignment(action_button, Qt.AlignmentFlag.AlignCenter)
-        pages = col(*self._buttons.values(), gap=2)
-        self._separators = (Separator(), Separator())
-        self.setLayout(
-            col(
-                self._header,
-                pages,
-                S2,
-                self._separators[0],
-                S1,
-                self._failure,
-                row(STRETCH, self._failure_mark, STRETCH),
-                self._running_part,
-                self._separators[1],
-                S1,
-                self._cluster,
-                STRETCH,
-                row(self.folder, (self._root, 1), gap=2),
-                self._footer,
-                gap=S2,
-                margins=(S3, S4, S3, S3),
-            )
-        )
-        self.setFixedWidth(SIDEBAR_W)
-        self._update_live()
 
     def choose(self, key: str) -> None:
         """Highlight a page, or none if the present page is not in the side bar."""
