@@ -324,6 +324,23 @@ class LibraryDetail(QWidget):
         self._progress.hide()
         self._is_running = False
         keep_size_when_hidden(self._progress)
+        self._make_trial_row()
+        self._make_pages()
+        head = row(
+            *(self.back_button, self._name, self._chip, self._version_box, STRETCH),
+            *(job_button, self._new_version_button, more_button),
+            gap=S2,
+        )
+        self.setLayout(
+            col(
+                *(head, self._details, self._leak_banner, self._offer_banner, self._tabs),
+                *(self._banner, self._trial_row, (self._pages, 1), self._progress),
+                gap=S3,
+                margins=(PAGE_MARGIN, (HEADER_H - 32) // 2, PAGE_MARGIN, S4),
+            )
+        )
+
+    def _make_trial_row(self) -> None:
         self._boxes = {kind: ComboBox(name=kind.value.capitalize()) for kind in self.partners}
         self._trial_button = Button("", icon="play")
         self._trial_button.clicked.connect(self.try_again)
@@ -341,6 +358,8 @@ class LibraryDetail(QWidget):
         self._filter = self.results.samples.filter if "samples" in self.results.pages else QWidget()
         keep_size_when_hidden(self._filter)
         self._trial_row.setLayout(row(*boxes, self._trial_button, S4, (self._filter, 1), gap=S2))
+
+    def _make_pages(self) -> None:
         self._source = SourceView()
         self._source.text_requested.connect(
             lambda path: self.text_requested.emit(self.reference, path)
@@ -357,26 +376,6 @@ class LibraryDetail(QWidget):
         }
         for page in self._pages_by_tab.values():
             self._pages.addWidget(page)
-        head = row(
-            *(self.back_button, self._name, self._chip, self._version_box, STRETCH),
-            *(job_button, self._new_version_button, more_button),
-            gap=S2,
-        )
-        self.setLayout(
-            col(
-                head,
-                self._details,
-                self._leak_banner,
-                self._offer_banner,
-                self._tabs,
-                self._banner,
-                self._trial_row,
-                (self._pages, 1),
-                self._progress,
-                gap=S3,
-                margins=(PAGE_MARGIN, (HEADER_H - 32) // 2, PAGE_MARGIN, S4),
-            )
-        )
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)

@@ -45,6 +45,21 @@ class SweepCard(StyledFrame):
             name="Jobs of the sweep",
             height=CONTROL_H,
         )
+        self._make_fields()
+        self._summary = Label("", "small", "text2", wrap=True)
+        head = Label("Sweep", "heading")
+        head.setFixedWidth(_HEAD_W)
+        kind = col(Label("Which", "small", "text2"), self._kind, gap=4)
+        line = row(kind, self._draw_count, self._seed, STRETCH, gap=S3, top=True)
+        error_line = ErrorLine()
+        error_line.attach_fields(*dict.fromkeys(self._fields_by_path.values()))
+        body = col(line, self._search_rows, error_line, self._summary, gap=0)
+        self.setLayout(row(col(head, STRETCH), (body, 1), gap=S3, margins=(S4, S3, S4, S4)))
+        self._connect_controls()
+        fields.swept_fields.changed.connect(self._follow_axes)
+        self._update_card()
+
+    def _make_fields(self) -> None:
         search = Search()
         self._draw_count = Field("Jobs", LineEdit(_DEFAULT_DRAWS, name="Jobs to draw"))
         self._seed = Field("Seed", LineEdit("1", name="Seed of draw or search"))
@@ -68,37 +83,23 @@ class SweepCard(StyledFrame):
             f"{TABLE}.sampler": self._choices[0],
             f"{TABLE}.give_up": self._choices[1],
         }
-        self._summary = Label("", "small", "text2", wrap=True)
         for field in (self._draw_count, self._seed, self._trials, self._trial_limit):
             field.setFixedWidth(_NUMBER_W)
         self._goal.setFixedWidth(_GOAL_W)
         for field, width in zip(self._choices, (_GOAL_W, _PRUNER_W), strict=True):
             field.setFixedWidth(width)
+        search_fields = self._goal, mode_part, self._trials, self._trial_limit
         self._search_rows = QWidget()
         self._search_rows.setLayout(
             col(
-                row(
-                    self._goal,
-                    mode_part,
-                    self._trials,
-                    self._trial_limit,
-                    STRETCH,
-                    gap=S3,
-                    top=True,
-                ),
+                row(*search_fields, STRETCH, gap=S3, top=True),
                 row(*self._choices, STRETCH, gap=S3, top=True),
                 gap=S3,
                 margins=(0, S3, 0, 0),
             )
         )
-        head = Label("Sweep", "heading")
-        head.setFixedWidth(_HEAD_W)
-        kind = col(Label("Which", "small", "text2"), self._kind, gap=4)
-        line = row(kind, self._draw_count, self._seed, STRETCH, gap=S3, top=True)
-        error_line = ErrorLine()
-        error_line.attach_fields(*dict.fromkeys(self._fields_by_path.values()))
-        body = col(line, self._search_rows, error_line, self._summary, gap=0)
-        self.setLayout(row(col(head, STRETCH), (body, 1), gap=S3, margins=(S4, S3, S4, S4)))
+
+    def _connect_controls(self) -> None:
         self._kind.key_chosen.connect(self._handle_change)
         self._mode.key_chosen.connect(self._handle_change)
         for field in dict.fromkeys(self._fields_by_path.values()):
@@ -111,8 +112,6 @@ class SweepCard(StyledFrame):
         if isinstance(goal, LineEdit):
             goal.suggest(USUAL_METRICS)
             goal.textEdited.connect(self._propose_better)
-        fields.swept_fields.changed.connect(self._follow_axes)
-        self._update_card()
 
     def draws(self) -> int | None:
         """Return the number of jobs to draw, None for all; 0 for text that is not a number."""

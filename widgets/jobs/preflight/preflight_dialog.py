@@ -119,6 +119,10 @@ class PreflightDialog(Dialog):
                 margins=(0, S1, 0, S1),
             )
         )
+        self._make_trial()
+        self._make_buttons()
+
+    def _make_trial(self) -> None:
         self._trial_icon = IconLabel("check-circle-fill", "good", ICON_NAV)
         self._trial_message = Label("", "body", "text2", wrap=True, selectable=True)
         self._trace = Label("", "mono", "text2", selectable=True)
@@ -143,6 +147,8 @@ class PreflightDialog(Dialog):
         self._refusal.hide()
         self._progress = ProgressLine("")
         self._progress.cancelled.connect(self.cancel_requested)
+
+    def _make_buttons(self) -> None:
         self._copy = Button("Copy report", kind="quiet", icon="copy")
         self._copy.clicked.connect(self._copy_report)
         self._repair_all = Button("")
@@ -160,15 +166,10 @@ class PreflightDialog(Dialog):
         self._check_again.clicked.connect(self.check_again_requested)
         self._start = Button("Start", kind="primary", icon="play")
         self._start.clicked.connect(self.start_requested)
-        buttons = (
-            self._repair_all,
-            self._start_smaller,
-            self._install,
-            self._try_batch,
-            self._check_again,
-            self._start,
-        )
-        for button in (self._copy, *buttons):
+        for button in (
+            *(self._copy, self._repair_all, self._start_smaller, self._install),
+            *(self._try_batch, self._check_again, self._start),
+        ):
             button.setAutoDefault(False)
 
     # -- input
