@@ -87,34 +87,7 @@ class ComparePage(QWidget):
         self._read_errors: dict[str, str] = {}
         self._picker: JobPicker | None = None
         self._make_header()
-        self.plots = ComparePlots(_SMOOTHING)
-        self.plots.save_requested.connect(self.save_requested)
-        self.table = CompareTable()
-        self.table.job_hovered.connect(self.plots.highlight_job)
-        self.table.job_opened.connect(self.job_opened)
-        self.table.removal_requested.connect(self.remove_requested)
-        self.parallel = ParallelCard()
-        self.parallel.job_hovered.connect(self.plots.highlight_job)
-        self.parallel.job_opened.connect(self.job_opened)
-        self.parallel.pictures.saved.connect(self.save_requested)
-        self._message = Label("", "small", "text2", wrap=True)
-        self._message.setContentsMargins(0, S2, 0, 0)
-        add_plot_button = Button(
-            "Add plot", kind="quiet", icon="plus", tip="Plot another metric of these jobs"
-        )
-        add_plot_button.clicked.connect(self.plots.add_plot)
-        content = QWidget()
-        content.setLayout(
-            col(
-                (self.plots, 1),
-                row((self._message, 1), add_plot_button, gap=S3),
-                Card(self.table, margins=(S5, S4, S5, S3)),
-                self.parallel,
-                gap=S2,
-                margins=(PAGE_MARGIN, 0, 0, S5),
-            )
-        )
-        self._scroll = VerticalScrollArea(content, gutter=PAGE_MARGIN)
+        self._make_content()
         self._empty_page = EmptyState(
             "chart-line-up",
             "No jobs compared yet",
@@ -144,6 +117,36 @@ class ComparePage(QWidget):
         self._refresh_timer = self._one_shot(self._refresh)
         self._table_timer = self._one_shot(self._show_table)
         self._refresh()
+
+    def _make_content(self) -> None:
+        self.plots = ComparePlots(_SMOOTHING)
+        self.plots.save_requested.connect(self.save_requested)
+        self.table = CompareTable()
+        self.table.job_hovered.connect(self.plots.highlight_job)
+        self.table.job_opened.connect(self.job_opened)
+        self.table.removal_requested.connect(self.remove_requested)
+        self.parallel = ParallelCard()
+        self.parallel.job_hovered.connect(self.plots.highlight_job)
+        self.parallel.job_opened.connect(self.job_opened)
+        self.parallel.pictures.saved.connect(self.save_requested)
+        self._message = Label("", "small", "text2", wrap=True)
+        self._message.setContentsMargins(0, S2, 0, 0)
+        add_plot_button = Button(
+            "Add plot", kind="quiet", icon="plus", tip="Plot another metric of these jobs"
+        )
+        add_plot_button.clicked.connect(self.plots.add_plot)
+        content = QWidget()
+        content.setLayout(
+            col(
+                (self.plots, 1),
+                row((self._message, 1), add_plot_button, gap=S3),
+                Card(self.table, margins=(S5, S4, S5, S3)),
+                self.parallel,
+                gap=S2,
+                margins=(PAGE_MARGIN, 0, 0, S5),
+            )
+        )
+        self._scroll = VerticalScrollArea(content, gutter=PAGE_MARGIN)
 
     # -- input
 

@@ -102,13 +102,8 @@ class CurvesTab(QWidget):
         self._title = Label(metric_title(LOSS), "heading")
         self._title.set_tip("Wheel zooms, drag pans, double-click fits", "F")
         head = row(
-            self._title,
-            STRETCH,
-            self._smoothing_label,
-            self._smoothing,
-            self._scale_button,
-            self._axis_choice,
-            save_button,
+            *(self._title, STRETCH, self._smoothing_label, self._smoothing),
+            *(self._scale_button, self._axis_choice, save_button),
         )
         self._problem_label = Label("", "small", "warn", wrap=True)
         self._problem_label.hide()

@@ -145,11 +145,8 @@ class FormSections(QWidget):
         self._error_lines: dict[Field, ErrorLine] = {}
         self._shown_settings: dict[str, tuple[str, ...]] = dict.fromkeys(OPTIONS, ())
         self._settings_grid = grid()
-        what_card, self._how_card, self._keep_card = (
-            self._make_what_card(),
-            self._make_how_card(),
-            self._make_keep_card(),
-        )
+        what_card, self._how_card = self._make_what_card(), self._make_how_card()
+        self._keep_card = self._make_keep_card()
         cards = QWidget()
         cards.setMaximumWidth(PAGE_MARGIN + FORM_MAX_W)
         cards.setLayout(
@@ -167,14 +164,7 @@ class FormSections(QWidget):
             )
         )
         self.setLayout(row((cards, 1), gap=0))
-        for table in self._shown_settings:
-            control = fields.field(f"{table}.name").control
-            if isinstance(control, ComboBox):
-                control.currentIndexChanged.connect(self.fit_settings)
-                if table == "strategy":
-                    control.activated.connect(self._follow_strategy)
-                if table == "optimizer":
-                    control.activated.connect(self._follow_optimizer)
+        self._connect_names()
         fields.show({})
         self.fit_settings()
         self.fit_cluster()
@@ -184,6 +174,17 @@ class FormSections(QWidget):
         fields.changed.connect(self.show_details)
         fields.changed.connect(self._fit_retention)
         fields.swept_fields.changed.connect(self._reveal_swept)
+
+    def _connect_names(self) -> None:
+        """Follow the names of strategy, optimizer and schedule, which have settings."""
+        for table in self._shown_settings:
+            control = self._fields.field(f"{table}.name").control
+            if isinstance(control, ComboBox):
+                control.currentIndexChanged.connect(self.fit_settings)
+                if table == "strategy":
+                    control.activated.connect(self._follow_strategy)
+                if table == "optimizer":
+                    control.activated.connect(self._follow_optimizer)
 
     def reveal(self, widget: QWidget) -> None:
         """Open the section that hides a part of the form."""

@@ -81,34 +81,14 @@ class FormSide(StyledFrame):
         self._rates = RatePreview()
         self.pictures = PictureButton(TITLE, lambda: self._rates)
         self.rate_button = Button("Find a rate…", kind="quiet", icon="magic-wand")
-        self._changes_title = Label("", "strong", elide="right")
-        self._changes = col(gap=S1)
-        self._changes_rule = Separator()
-        self.findings = col(gap=S2)
-        self._check_part = QWidget()
-        self._check_part.setLayout(
-            col(Separator(), S3, Label("Check", "strong"), S1, self.findings, S3, gap=S1)
-        )
-        self.refusal = Label("", "small", "bad", wrap=True)
-        self.refusal.hide()
-        differences = QWidget()
-        differences.setLayout(
-            col(self._changes_rule, S3, self._changes_title, self._changes, S3, gap=S1)
-        )
-        self._differences = differences
-        self._numbers, self._curve = QWidget(), QWidget()
-        self._numbers.setLayout(
-            col(self._figures, S2, self._forecasts, S1, self._basis, S3, gap=S1)
-        )
-        title = row(Label(TITLE, "strong"), STRETCH, self.rate_button, self.pictures)
-        self._curve.setLayout(col(Separator(), S3, title, self._rates, S3, gap=S1))
+        self._make_parts()
         upper_part = QWidget()
         upper_part.setLayout(
             col(
                 row(self._icon, (self.result, 1), gap=S2),
                 S3,
                 self._numbers,
-                differences,
+                self._differences,
                 self._curve,
                 self._check_part,
                 STRETCH,
@@ -133,6 +113,28 @@ class FormSide(StyledFrame):
         self._clock.start()
         self.show_changes("", ())
         self.show_findings(())
+
+    def _make_parts(self) -> None:
+        self._changes_title = Label("", "strong", elide="right")
+        self._changes = col(gap=S1)
+        self._changes_rule = Separator()
+        self.findings = col(gap=S2)
+        self._check_part = QWidget()
+        self._check_part.setLayout(
+            col(Separator(), S3, Label("Check", "strong"), S1, self.findings, S3, gap=S1)
+        )
+        self.refusal = Label("", "small", "bad", wrap=True)
+        self.refusal.hide()
+        self._differences = QWidget()
+        self._differences.setLayout(
+            col(self._changes_rule, S3, self._changes_title, self._changes, S3, gap=S1)
+        )
+        self._numbers, self._curve = QWidget(), QWidget()
+        self._numbers.setLayout(
+            col(self._figures, S2, self._forecasts, S1, self._basis, S3, gap=S1)
+        )
+        title = row(Label(TITLE, "strong"), STRETCH, self.rate_button, self.pictures)
+        self._curve.setLayout(col(Separator(), S3, title, self._rates, S3, gap=S1))
 
     def show_check_result(self, message: str, icon: str, color_role: str) -> None:
         self.result.setText(message)

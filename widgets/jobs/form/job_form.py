@@ -129,10 +129,8 @@ class JobForm(QWidget):
             tool.clicked.connect(self.rate_requested)
         self._result, self._refusal = self._side.result, self._side.refusal
         self._findings = self._side.findings
-        self._start_button, self._foot_start = (
-            self._side.start_buttons.start,
-            self._foot.start_buttons.start,
-        )
+        self._start_button = self._side.start_buttons.start
+        self._foot_start = self._foot.start_buttons.start
         self._banner = self._sections.banner
         form_pane = QWidget()
         header = self._make_header()
@@ -144,6 +142,14 @@ class JobForm(QWidget):
 
         self._check_timer = QTimer(self, singleShot=True, interval=_CHECK_DELAY_MS)
         self._check_timer.timeout.connect(self._request_check)
+        self._connect_parts()
+        self._check = JobCheck()
+        self._trial = BatchTrial()
+        self._error_messages: list[str] = []
+        self._open_part = ""
+        self._show_result(self._check)
+
+    def _connect_parts(self) -> None:
         self._fields.changed.connect(self._handle_change)
         self._picker.changed.connect(self._handle_change)
         self._picker.changed.connect(self._sections.fit_placement)
@@ -163,11 +169,6 @@ class JobForm(QWidget):
         self._sections.trial.cancel_requested.connect(self.try_cancelled)
         self._sections.trial.install_requested.connect(self.install_requested)
         self._sections.trial.package_requested.connect(self.package_requested)
-        self._check = JobCheck()
-        self._trial = BatchTrial()
-        self._error_messages: list[str] = []
-        self._open_part = ""
-        self._show_result(self._check)
 
     # -- input
 
