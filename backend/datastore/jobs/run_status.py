@@ -258,16 +258,7 @@ class RunStateReader:
         if run != self._run:
             self._run, self._run_seen_s = run, now_s
         self._read_status(problems)
-        if self._status is not None:
-            heartbeat = (self._status.run, self._status.heartbeat)
-            if heartbeat != self._heartbeat or not self._last_news:
-                self._heartbeat, self._heartbeat_s = heartbeat, now_s
-                self._last_news = f"{datetime.now(UTC).astimezone():%H:%M}"
-            progress = (self._status.run, self._status.epoch, self._status.step)
-            if progress != self._progress:
-                # What moved before the first look is not known.
-                self._moved_s = -math.inf if self._progress is None else now_s
-                self._progress = progress
+        self._note_news(now_s)
         supervision = self._supervision(run, problems)
         is_submitted = run > 0 and scheduler_of_run(folder.attempt(run)) is not None
         # Read last: a supervisor writes it before it goes, so that one that is gone without it
@@ -314,6 +305,20 @@ class RunStateReader:
             problems=tuple(problems),
             condition=condition,
         )
+
+    def _note_news(self, now_s: float) -> None:
+        """Note when the heartbeat of the status, and its step, last moved."""
+        if self._status is None:
+            return
+        heartbeat = (self._status.run, self._status.heartbeat)
+        if heartbeat != self._heartbeat or not self._last_news:
+            self._heartbeat, self._heartbeat_s = heartbeat, now_s
+            self._last_news = f"{datetime.now(UTC).astimezone():%H:%M}"
+        progress = (self._status.run, self._status.epoch, self._status.step)
+        if progress != self._progress:
+            # What moved before the first look is not known.
+            self._moved_s = -math.inf if self._progress is None else now_s
+            self._progress = progress
 
     def _is_stop_unseen(self) -> bool:
         """Return whether rank 0, long after the request, reports that it trains on."""
