@@ -351,11 +351,11 @@ def orphans(
 ) -> Answer:
     """Processes that survived their runs on the nodes."""
     names = [name] if name else [node.name for node in services.nodes.list()]
-    orphans_by_node = {orphan: services.nodes.orphans(orphan) for orphan in names}
+    orphans_by_node = {node: services.nodes.orphans(node) for node in names}
     if end:
         orphans_by_node = {
-            orphan: services.nodes.end_orphans(orphan, node_orphans)
-            for orphan, node_orphans in orphans_by_node.items()
+            node: services.nodes.end_orphans(node, node_orphans)
+            for node, node_orphans in orphans_by_node.items()
         }
     rows = (
         (

@@ -57,7 +57,7 @@ def import_version(
     """Import ``source`` as the next version of ``name``.
 
     Args:
-        same: Called with the hash after copying; the version it returns is used instead.
+        find_same: Called with the hash after copying; the version it returns is used instead.
 
     Returns:
         The new version and the fingerprint of its files.

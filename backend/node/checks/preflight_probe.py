@@ -289,10 +289,10 @@ def check(request: dict[str, Any]) -> None:
         fds = select.select(list(children), [], [], max(0.0, deadline - time.monotonic()))[0]
         if not fds:
             break
-        for reading in fds:
-            with os.fdopen(reading, "rb", closefd=True) as pipe:
+        for fd in fds:
+            with os.fdopen(fd, "rb", closefd=True) as pipe:
                 answer = pipe.read()
-            report(name=children.pop(reading), facts=json.loads(answer) if answer else None)
+            report(name=children.pop(fd), facts=json.loads(answer) if answer else None)
     for name in children.values():
         report(name=name, facts=None)
     report(name="end", facts=None)

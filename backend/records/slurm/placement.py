@@ -161,7 +161,7 @@ def sbatch_command(
     """Return the command that reads the script of `batch_script` and prints the job's number.
 
     Args:
-        lane: See `lane_names`; "" for a job that waits for no other one.
+        lane_name: See `lane_names`; "" for a job that waits for no other one.
         run: The run that was submitted; a job that Slurm queues again makes later ones, too.
         log: Path of the file for the output of the script and the messages of Slurm.
     """

@@ -298,10 +298,10 @@ def sweep_of_study(
     Args:
         placements: Where the jobs run; () for this computer, or the cluster that the study names.
         library: The dataset, loader and model of jobs whose file names none.
-        added: The references of entries of the gallery that are in the library.
+        added_parts: The references of entries of the gallery that are in the library.
 
     Raises:
-        ValueError: No row can run on these places, or one needs more processes than they have.
+        ValueError: No row can run on these places, or a row needs more processes than these have.
     """
     rows = rows_for(study, form, placements)
     cells = [(row, seed) for seed in study.form(form).seeds for row in rows]

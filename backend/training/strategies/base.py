@@ -94,7 +94,7 @@ class Strategy(ABC):
         """Distribute the model over the ranks, after `share_model`; return its optimizer.
 
         Args:
-            make: Returns an optimizer of parameters that took the place of others.
+            make_optimizer: Returns an optimizer of parameters that took the place of others.
         """
         return optimizer
 
