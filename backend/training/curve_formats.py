@@ -1,8 +1,9 @@
 """Files in which training programs write their numbers, recognized by their content.
 
 Lines of JSON, a JSON document with a list of rows, a table with a header (comma, semicolon, tab or
-blanks), and the event files of TensorBoard. A row has a step or an epoch; a file without such a row
-holds no curves.
+blanks), numbers below each other in a file that is named as their metric, and the event files of
+TensorBoard. A row has a step or an epoch; a file without such a row holds no curves, unless it has
+the name or the metrics of a history: then its rows are counted.
 """
 
 from __future__ import annotations
@@ -25,20 +26,24 @@ from backend.records.jobs.log_numbers import is_metric_name
 STEPS = (
     *("step", "global_step", "trainer/global_step", "iter", "iteration", "iterations"),
     *("num_updates", "train_step", "total_iter", "steps", "iters", "updates", "it", "n_iter"),
-    *("episode", "generation", "round", "schritt", "étape", "paso"),
+    *("episode", "generation", "gen", "round", "schritt", "étape", "paso"),
+    *("tick", "number_of_trees", "n_trees", "trees", "n_estimators"),
     *("train/global_step", "time/total_timesteps", "total_timesteps", "timesteps", "env_steps"),
 )
 EPOCHS = ("epoch", "epoch_num", "current_epoch", "epoche", "époque", "época")
 TOTALS = ("total_steps", "max_steps", "num_steps", "total_iters")
 EPOCH_TOTALS = ("epochs", "total_epochs", "max_epochs", "num_epochs", "num_train_epochs")
 NO_METRICS = frozenset(
-    (*STEPS, *EPOCHS, *TOTALS, *EPOCH_TOTALS, "time", "timestamp", "total_flos", "wall_time", "")
+    (
+        *(*STEPS, *EPOCHS, *TOTALS, *EPOCH_TOTALS),
+        *("time", "ts", "timestamp", "_timestamp", "_runtime", "total_flos", "wall_time", ""),
+    )
 )
 TOTAL_NAMES = {"step": TOTALS[0], "epoch": EPOCH_TOTALS[0]}
 _STEP_NAME = re.compile(
     r"(?:(?:global|train|training|trainer|optimizer|opt|agent|env|total_env|current|cur|true"
     r"|val|valid|validation|test|eval)_)?"
-    r"(?:num_updates|[ni]?step|[ni]?iter|iteration|itr|update|timestep|(?<=env_)(?:steps|interacts))"
+    r"(?:num_updates|n?updates|[ni]?step|[ni]?iter|iteration|itr|update|timestep|(?<=env_)(?:steps|interacts))"
     r"(?:_?(?:num|number|no\.?|idx|index|count|counter|id|#))?"
 )
 _EPOCH_NAME = re.compile(
@@ -47,6 +52,10 @@ _EPOCH_NAME = re.compile(
 )
 GROUPS = ("mode", "split", "phase", "subset", "stage")
 """Names of a text that describes a row's values, such as ``"mode": "val"``."""
+SERIES = "series"
+"""Name of the text by which rows differ that count from the start again, such as folds."""
+_NUMBERED_SERIES = ("fold", "cv_fold", "kfold", "trial", "rank")
+"""Names of a number that is such a text."""
 _METRIC_NAMES = ("metric", "metric_name", "tag", "variable", "key", "name")
 """Names of a text that names the row's ``value``, as in ``"metric": "loss", "value": 0.5``."""
 _CONTAINERS = frozenset(("data", "metrics", "scalars", "values"))
@@ -68,6 +77,14 @@ _NUMBERED = re.compile(r"(?:(?P<name>[^\W\d_][^\W\d]*?)[ _-]?)?(?P<number>\d+)")
 """Key of a table in a document, such as ``epoch_1``."""
 _MOST_COMMENTS = 20
 """The most lines before the header of a table: comments, and a title."""
+_HISTORY_NAME = re.compile(
+    r"hist|(?<![^\W_])log(?!it)|loss|metric|progress|curve|verlauf", re.IGNORECASE
+)
+"""A part of the name of a file whose rows are counted."""
+_PLAIN_NAME = re.compile(r"[\w./-]+")
+_NUMBER_DELIMITER = re.compile(r"[,;\s]+")
+_MLFLOW_LINE = re.compile(r"\d{13} \S+ \d+")
+"""Milliseconds, value and step of a metric, in a file of its name below ``metrics``."""
 _DOCUMENT_START = re.compile(rb"\s*[\[{]\s*[\[{\"\d\]}-]")
 _EVENTS = b"brain.Event:"
 Row = Mapping[str, Any]
@@ -82,7 +99,7 @@ def normalized(name: str) -> str:
 @lru_cache(maxsize=1024)
 def position_kind(name: str) -> str:
     """Return "step" or "epoch" for the name of one, such as ``Training Step``, else ""."""
-    key = normalized(name)
+    key = normalized(name).removeprefix("_")
     last_part = key.rpartition("/")[2]
     if key in STEPS or _STEP_NAME.fullmatch(last_part):
         return "step"
@@ -100,6 +117,19 @@ def number_of(value: Any, decimal: str = "") -> float | None:
         return None
 
 
+def series_of(row: Row) -> str:
+    """Return the name of the series to which a row belongs, such as ``fold 2``; "" if of none."""
+    if SERIES in row:
+        return str(row[SERIES])
+    numbers = {normalized(name): number_of(value) for name, value in row.items()}
+    series = [(name, numbers.get(name)) for name in _NUMBERED_SERIES]
+    return "/".join(f"{name} {number:g}" for name, number in series if number is not None)
+
+
+def is_series(name: str) -> bool:
+    return name == SERIES or normalized(name) in _NUMBERED_SERIES
+
+
 def has_position(names: Iterator[str] | Sequence[str]) -> bool:
     return any(map(position_kind, names))
 
@@ -115,6 +145,7 @@ class CurveFile:
         """The fields of the lines without numbers above a header."""
         self._delimiter: str | None = ","
         self._decimal = ""
+        self._row_count = 0
         self._signature: tuple[int, ...] = ()
         self._was_document = False
         self.is_events = False
@@ -180,14 +211,38 @@ class CurveFile:
             return self._json_lines
         if _DOCUMENT_START.match(head) or self._file.path.suffix in (".yaml", ".yml"):
             return self._document
-        return self._table if self._has_header(lines) else None
+        if self._has_header(lines):
+            return self._table
+        return self._numbers if self._is_of_one_metric(lines) else None
+
+    def _is_of_one_metric(self, lines: Sequence[str]) -> bool:
+        """Return whether the file is named as a metric and has only its values, or steps, too."""
+        path = self._file.path
+        if "metrics" in path.parts[:-1] and lines:
+            return all(map(_MLFLOW_LINE.fullmatch, lines))
+        rows = [[*map(number_of, _NUMBER_DELIMITER.split(line.strip()))] for line in lines]
+        counts = {len(row) for row in rows if None not in row}
+        return is_metric_name(path.stem) and len(rows) > 1 and counts in ({1}, {2})
+
+    def _numbers(self) -> Iterator[Row]:
+        path = self._file.path
+        name = path.stem
+        if "metrics" in path.parts[:-1]:
+            name = "/".join(path.parts[len(path.parts) - path.parts[::-1].index("metrics") :])
+        for line in self.lines():
+            self._row_count += 1
+            numbers = [*map(number_of, _NUMBER_DELIMITER.split(line.strip()))]
+            if _MLFLOW_LINE.fullmatch(line):
+                yield {name: numbers[1], STEPS[0]: numbers[2]}
+            else:
+                yield {name: numbers[-1], STEPS[0]: [self._row_count, numbers[0]][len(numbers) > 1]}
 
     def _has_header(self, lines: Sequence[str]) -> bool:
         """Return whether comments or a title are above a line with the names of columns."""
         table_lines = [line for line in lines if not _RULE_SIGNS.issuperset(line.strip())]
         for index, line in enumerate(table_lines[:_MOST_COMMENTS]):
             for delimiter in _DELIMITERS:
-                names = _fields(line.lstrip(_COMMENT_SIGNS), delimiter)
+                names = self._names_in(line, delimiter)
                 if len(names) < 2 or not has_position(names):
                     continue
                 # Blanks and commas separate words of any text; numbers below make it a table.
@@ -211,16 +266,35 @@ class CurveFile:
     def _table(self) -> Iterator[Row]:
         for line in self.lines():
             fields = _fields(line, self._delimiter)
-            names = _fields(line.lstrip(_COMMENT_SIGNS), self._delimiter)
+            names = self._names_in(line, self._delimiter)
             if has_position(names) and not any(number_of(name) is not None for name in names):
                 self._header = _whole_names(self._lines_above, names)
                 self.header_count += 1
+                self._row_count = 0
                 self._lines_above = []
             elif all(number_of(field) is None for field in fields):
                 self._lines_above.append(fields)
             elif not _RULE_SIGNS.issuperset(line.strip()):
                 self._learn_decimal(fields)
-                yield dict(zip(self._header, map(self._value, fields), strict=False))
+                self._row_count += 1
+                # Behind the columns of the file is the count, where they have none.
+                values = [*map(self._value, fields), self._row_count]
+                yield dict(zip(self._header, values, strict=False))
+
+    def _names_in(self, line: str, delimiter: str | None) -> list[str]:
+        """Return the names in a header; without a position, with that of the rows as pandas has it.
+
+        The index of pandas has no name. In another table without a position, rows are counted.
+        """
+        names = _fields(line.lstrip(_COMMENT_SIGNS), delimiter)
+        is_history = _HISTORY_NAME.search(self._file.path.stem) or any("loss" in n for n in names)
+        is_header = len(names) > 1 or _PLAIN_NAME.fullmatch(line.strip()) is not None
+        is_header &= len({*names}) == len(names) and any(map(is_metric_name, names))
+        if delimiter is None or not (is_history and is_header):
+            return names
+        if names[0] == "":
+            return [EPOCHS[0], *names[1:]]
+        return names if has_position(names) else [*names, STEPS[0]]
 
     def _learn_decimal(self, fields: Sequence[str]) -> None:
         """Note the decimal sign that a field shows: in a file with ``0,5``, ``1.000`` is 1000."""

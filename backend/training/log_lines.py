@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from backend.records.base.cells import decimal_signs, number_in
 from backend.records.jobs.log_numbers import (
@@ -15,8 +16,9 @@ from backend.records.jobs.log_numbers import (
     is_metric_name,
     metric_value,
 )
+from backend.training.curve_formats import SERIES
 
-_GAP = r"\b\.?[^\w\n+.-]{0,5}[ \t]{0,12}"
+_GAP = r"\b\.{0,3}[^\w\n+.-]{0,5}[ \t]{0,12}"
 _POSITION = re.compile(
     r"(?<![^\W\d_])(?<!num_)(?<!max_)(?<!total_)(?<!n_)(?:"
     r"(?:epoche?|époque|[eé]poca|durchlauf|эпоха|エポック|에폭|轮次|ep)"
@@ -25,8 +27,8 @@ _POSITION = re.compile(
     r"(?=\s*(?:[]):,|-]|results))"
     rf"|第\s*(?P<chinese_epoch>{PLAIN_COUNT})\s*(?:轮|個?epoch|エポック|(?=/))"
     rf"|train(?:ing)?:?\s+(?P<train_epoch>{PLAIN_COUNT})(?=\s*[\[(])"
-    r"|(?:global[ _]step|num_updates|step|iter|iteration|itr|it|episode|generation|round"
-    r"|schritt|étape|pas+o|шаг|итерация|ステップ|步|up(?=\.)|update|(?<!/)batch"
+    r"|(?:global[ _]step|n(?:um_)?updates|step|iter|iteration|itr|it|episode|generation|gen|round"
+    r"|tick|schritt|étape|pas+o|шаг|итерация|ステップ|步|up(?=\.)|update|(?<!/)batch"
     r"|(?<!\w )(?<!\w  )(?:steps|iters|iterations|updates))"
     rf"{_GAP}(?P<step>{COUNT}(?:\.\d+)?[kM]?))(?![\w.]*\d|,\d)"
     rf"(?:\s*(?:/|of\b|von\b|sur\b|de\b)\s*(?P<total>{COUNT}(?:\.\d{{3}})*[kM]?)(?!\d|\s*/\s*\d)(?:\s*轮)?)?",
@@ -40,14 +42,25 @@ _LEADING_COUNT = re.compile(r"\s*(?:\[(\d+)\]|(\d+)[:.)])\s")
 """The iteration before the values, as gradient boosting prints it: ``[10]``, ``10:``, ``10.``."""
 _LEADING_PARTS = re.compile(r"\s*\[(\d+)/(\d+)\]\s*\[\d+/\d+\]")
 """Epoch and batch: ``[1/5][50/1583]``."""
+_LEADING_PAIR = re.compile(r"\s*\[?(\d+)[|,]\s*(\d+)[]|]\s*(?=[^\W\d])")
+"""Epoch and step: ``[1,  2000]``, ``1|2000|``."""
+_TIME = re.compile(
+    rf"\W*(?:sim(?:ulation|ulated)?[ _]?)?(?:t|time)\s*[=:]\s*({NUMBER})"
+    r"(?![\w:%]|\s*(?:[smh]|ms|sec)\b)",
+    re.IGNORECASE,
+)
+"""The time of a simulation, whose steps are counted."""
 _LEADING_PART = re.compile(rf"\s*[\[(]?({COUNT})\s*/\s*({COUNT})[])]?:?\s")
 _PROGRESS = re.compile(r"\bprogress\W{1,5}(\d+)(?:\.\d+)?\s*%", re.IGNORECASE)
 _REPLACEMENTS = tuple(
     (re.compile(pattern, re.IGNORECASE), replacement)
     for pattern, replacement in (
+        (r"(?<!\w)\|{1,2}(\w+)\|{1,2}(?=\s*[:=]|\s+[-\d])", r"\1"),  # The norm ``|g|``
         (r"'s (?=\w)", " "),  # LightGBM's “training's auc”
         (r"(?<![^\W\d_])'|'(?![^\W\d_])", ""),  # Python's dictionaries
         (r":?\s*\b\d+%\|[^|]*\|", "|"),  # A progress bar
+        (r"\A[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+\s+\d+ [\w.]+:\d+\] ", ""),  # Google's loggers
+        (r"\bbest (?:is|trial)\b.*", ""),
         (r"\(\w+:\d+\)|\b[\w.]+:[\w.<>]+:\d+(?=\s+[-|])", ""),  # A line of the code
         (r"\b(?-i:[A-Z])\w*\(\w+=.*\)", ""),  # Settings: ``Namespace(epoch=100, lr=0.1)``
         (rf"\b(?:tensor|array|(?:np\.)?float\d+)\(\[?({NUMBER})\]?[^()]*\)", r"\1"),
@@ -74,24 +87,42 @@ _SPLIT = re.compile(
     re.IGNORECASE,
 )
 """Word before values of a line that says whether they are those of the training."""
+_TRAINING = re.compile(r"(?<![^\W\d_])(?:train|trn)", re.IGNORECASE)
+_EVALUATION = re.compile(r"(?:val|valid|validation|test|eval|evaluation|dev)\b", re.IGNORECASE)
+_RATE = re.compile(r"\blr\b|rate$|norm", re.IGNORECASE)
+"""What an evaluation has not."""
 _OPEN_GROUP = re.compile(r"(\w+)[\[(][^][()]*$")
-_ITEM_START = re.compile(r"[,|;:\])(\t]\s*$|\s-\s*$")
-_ITEM_END = re.compile(r"\s*%?\s*(?:[,|;)\t]|$|\s[:*-]\s)")
+_ITEM_START = re.compile(r"[,|;:\])(\t]\s*$|\s[- ]\s*$")
+_ITEM_END = re.compile(r"\s*%?\s*(?:[,|;)\t]|$|\s[:*-]\s)|\s{2,}")
 """What is around ``mfu 3.6%`` in a line such as ``iter 10: loss 3.9, mfu 3.6%``."""
 _EPOCH_PART = re.compile(
     rf"(?:^|[\[(|])\s*(?P<part>{COUNT})\s*/\s*(?P<total>{COUNT})|\b\d+-\d+\s?batch",
     re.IGNORECASE,
 )
 """The part of an epoch that is done: ``[ 320/6000``, ``| 3/10``, ``1-20batch``."""
-_WORD = r"[^\W\d_](?:[\w./@-]*[\w@/-])?"
+_WORD = r"[^\W\d_](?:[\w./@'’-]*[\w@/-])?"
+_NUMBERED_VALUE = re.compile(rf"\s*(\d+)\s+({_WORD})\s+({NUMBER})\s*")
+"""A step, a name and a value: ``250 val 6.5``."""
+_SENTENCE = re.compile(
+    rf"([^\W\d_][^:=|]*(?:: \w+)?)(?:\s*[:=]|\s+(?:is|was))\s*({NUMBER})\s*%?[.!]?", re.IGNORECASE
+)
+_NO_NAME = re.compile(r"\b\d[\d,.]*\b|[^\w\s/@-]")
+_LIST_REST = re.compile(r"[\s|,;%:()*>-]*")
 _LIST = re.compile(
     rf"({_WORD}(?: {_WORD}){{0,2}})\s*[:=]?\s*\[({NUMBER}(?:,\s+{NUMBER}){{1,15}})\]", re.IGNORECASE
 )
 _VALUE = re.compile(
-    rf"(?<![\w.])({_WORD}(?: {_WORD}){{0,2}})(\s*[:=]\s*|\s+(?:(?:is|was)\s+)?)({NUMBER})"
+    rf"(?<![\w.])({_WORD}(?: {_WORD}){{0,2}})(\s*[:=]\s*|\s+(?:(?:is|was|reached)\s+)?)({NUMBER})"
     r"(?![\w/:]|\.\d|-\d|\s*(?:ms|s|secs?|seconds?|min|mins|minutes?|h|hours?|std|Stunden)\b)",
     re.IGNORECASE,
 )
+_VERB = re.compile(
+    r"\A(?:finished |completed |ended |done )?with(?=\s)|\s(?:reached|is|was)\Z", re.IGNORECASE
+)
+_LEAD = re.compile(r"(?<![\w.])[^\W\d]+(?: \d+\b)?(?![\w./])")
+"""The words of the text before the values, without those that may count, such as ``img_12.png``."""
+_MAX_LEADS = 8
+"""More of them are no series: a number behind a word may count the samples."""
 _VALUE_BEFORE = re.compile(
     rf"(?<![\w.])({NUMBER})\s*%?\s+([^\W\d_][\w/@-]*)(?=\s*(?:[,;|]|$))", re.IGNORECASE
 )
@@ -101,8 +132,8 @@ _LIST_NAME = re.compile(
     r"(?:gpu|device|rank|node|core|cpu|id|layer|shape|size|dim|kernel|stride)s?$", re.IGNORECASE
 )
 _NO_VALUES = re.compile(
-    r"(?:^|_|\b)(?:(?:elapsed_?)?time(?: cost|_ms)?|eta|elapsed|remaining|progress|seed|rank|port"
-    r"|pid|epochs?|steps?|iter|iterations|batch(?:es)?|lineno)$"
+    r"\At\Z|(?:^|_|\b)(?:(?:elapsed_?)?time(?: cost|_ms)?|eta|elapsed|remaining|progress|seed"
+    r"|rank|port|pid|epochs?|steps?|iter|iterations|batch(?:es)?|lineno| from|to)$"
     r"|\.(?:cpp|cc|cu|py|h|go|rs|jl|java|lua)$",
     re.IGNORECASE,
 )
@@ -115,27 +146,41 @@ def has_no_values(name: str) -> bool:
     return bool(_NO_VALUES.search(name))
 
 
+def is_split(text: str) -> bool:
+    """Return whether a text is the name of a part of the data, such as ``val``."""
+    return bool(_SPLIT.fullmatch(text))
+
+
 class LineReader:
     """Reads the lines of a log in their order.
 
     Attributes:
         position: The epoch, or else the step, of the lines before: it counts for lines without one.
         has_read_position: Whether a line had it.
+        counts: The epoch and the step in the last line itself.
     """
 
     def __init__(self) -> None:
         self.position: dict[str, float] = {}
         self.has_read_position = False
+        self.counts: dict[str, float] = {}
         self._part_total = 0.0
         self._is_part_last = False
+        self._has_numbered_values = False
+        self._time: float | None = None
+        self._time_count = 0
+        self._leads: dict[frozenset[str], tuple[str, Mapping[str, float]]] = {}
+        """The text before the values of these names, and its last position."""
+        self._other_leads: dict[frozenset[str], set[str]] = {}
         self._evaluated_names: set[str] = set()
         """The names in the last line, if it has no position and its values are of an evaluation."""
 
-    def read(self, line: str) -> dict[str, float]:
+    def read(self, line: str) -> dict[str, Any]:
         """Return the numbers of a line by name; without a position, if none is known.
 
-        ``is_within_epoch`` is added to a line of which an epoch has several. Names have ``_`` for
-        blanks.
+        ``is_within_epoch`` is added to a line of which an epoch has several, and the text before
+        the values as their series if lines at one position differ in it: ``Region 82``. Names have
+        ``_`` for blanks.
 
         Args:
             line: Without the codes of a terminal.
@@ -144,31 +189,69 @@ class LineReader:
         if not is_short or not _HAS_NUMBER.search(line) or _WARNING.search(line):
             return {}
         line = _simplified(line)
+        if (match := _NUMBERED_VALUE.fullmatch(line)) is not None and not self.has_read_position:
+            self._has_numbered_values |= is_split(match[2]) or is_metric_name(match[2])
+            return (
+                {"step": float(match[1]), match[2]: number_in(match[3])}
+                if self._has_numbered_values
+                else {}
+            )
         text = _NAMED_BEFORE.sub("", _POSITION.sub("|", line))
         matches = [*_VALUE.finditer(text)]
         decimal = _decimal_sign([match[3] for match in matches])
         counts, totals = self._counts_in(line, decimal)
-        metrics = [match for match in matches if _is_metric(match, has_count=bool(counts))]
+        self.counts = counts
+        has_count = bool(counts) or _has_metrics(matches)
+        is_list = (has_count or self.has_read_position) and _is_list(text, matches)
+        metrics = [
+            match
+            for match in matches
+            if _is_metric(match, has_count=has_count) or (is_list and not has_no_values(match[1]))
+        ]
         prefixes = [*_prefixes(text, metrics)]
         values = {
-            prefix + "_".join(match[1].split()): metric_value(match[1], match[3], decimal)
+            prefix + "_".join(_VERB.sub("", match[1]).split()): metric_value(
+                match[1], match[3], decimal
+            )
             for match, prefix in zip(metrics, prefixes, strict=True)
         }
-        if counts and not values:
-            values = _values_before_names(text)
+        if not values:
+            values = _values_before_names(text) if counts else _value_of_sentence(line)
         self._note_position(counts, totals)
         if not values:
             return {}
         if not counts:
             values = self._with_last_prefix(values)
         flags: dict[str, float] = {}
-        if "step" not in counts and not any(_SPLIT.fullmatch(p.rstrip("/")) for p in prefixes):
+        if "step" not in counts and not any(is_split(prefix.rstrip("/")) for prefix in prefixes):
             is_other_loop, is_within = self._note_part(text, counts)
             if is_other_loop:
                 values = {f"evaluation/{name}": value for name, value in values.items()}
             elif is_within and (counts or self.position):
                 flags = {"is_within_epoch": 1.0}
-        return {**self.position, **counts, **totals, **flags, **values}
+        position = {**self.position, **counts}
+        series = (
+            self._series_by_lead(text[: metrics[0].start()], position, values) if metrics else {}
+        )
+        return {**position, **totals, **flags, **series, **values}
+
+    def _series_by_lead(
+        self, text: str, position: Mapping[str, float], names: Iterable[str]
+    ) -> dict[str, str]:
+        """Return the series of a line if others at one position have its names, {} if not.
+
+        Args:
+            text: What is before the values: ``Region 82``, where another line has ``Region 94``.
+        """
+        lead, key = " ".join(_LEAD.findall(text)), frozenset(names)
+        first_lead, last_position = self._leads.setdefault(key, (lead, position))
+        if lead == first_lead:
+            self._leads[key] = lead, position
+            return {}
+        other_leads = self._other_leads.setdefault(key, set())
+        if position == last_position and len(other_leads) < _MAX_LEADS:
+            other_leads.add(lead)
+        return {SERIES: lead} if lead in other_leads else {}
 
     def _counts_in(self, line: str, decimal: str) -> tuple[dict[str, float], dict[str, float]]:
         """Return the epoch and the step of a line, and their totals, by name."""
@@ -183,6 +266,8 @@ class LineReader:
             if match["total"]:
                 key = "total_steps" if epoch is None else "epochs"
                 totals.setdefault(key, _count(match["total"], ""))
+        if not counts and (parts := _LEADING_PAIR.match(line)):
+            return {"epoch": float(parts[1]), "step": float(parts[2])}, {}
         if not counts and (parts := _LEADING_PARTS.match(line)):
             return {"epoch": float(parts[1])}, {"epochs": float(parts[2])}
         if counts or "epoch" in self.position:
@@ -193,7 +278,15 @@ class LineReader:
             return {"step": _count(part[1], "")}, {"total_steps": _count(part[2], "")}
         if progress := _PROGRESS.search(line):
             return {"step": float(progress[1])}, {"total_steps": 100.0}
+        if (time := _TIME.match(line)) and (self._time_count or not self.has_read_position):
+            return {"step": self._count_time(number_in(time[1]))}, {}
         return {}, {}
+
+    def _count_time(self, time: float) -> float:
+        """Return the number of the steps of a simulation until this time."""
+        self._time_count += time != self._time
+        self._time = time
+        return float(self._time_count)
 
     def _note_position(self, counts: dict[str, float], totals: dict[str, float]) -> None:
         if counts:
@@ -260,15 +353,21 @@ def _prefixes(text: str, metrics: Sequence[re.Match[str]]) -> Iterator[str]:
 
     Of a name that a line has twice, the word may be in the name before it, or before a bracket:
     ``Train Loss: 0.4 Acc: 0.9 | Test Loss: 0.5 Acc: 0.8``, ``loss[ctc=2, att=1], tot_loss[ctc=3]``.
+    Behind ``val loss`` at the start of a line that names no training, all values are of it.
     """
     name_counts = Counter(match[1] for match in metrics)
+    is_evaluation = bool(
+        metrics and _EVALUATION.match(metrics[0][1]) and not _TRAINING.search(text)
+    )
     prefix, name_prefix, start = "", "", 0
     for match in metrics:
         prefix = _last_prefix(_SPLIT.finditer(text, start, match.start()), prefix)
         name_prefix = _last_prefix(_SPLIT.finditer(match[1]), name_prefix)
         group = _OPEN_GROUP.search(text, 0, match.start())
         start = match.end()
-        if name_counts[match[1]] < 2:
+        if is_evaluation and not (prefix or _SPLIT.search(match[1]) or _RATE.search(match[1])):
+            yield name_prefix
+        elif name_counts[match[1]] < 2:
             yield prefix
         else:
             yield f"{group[1]}/" if group is not None else prefix or name_prefix
@@ -279,6 +378,29 @@ def _last_prefix(words: Iterable[re.Match[str]], prefix: str) -> str:
     for word in words:
         prefix = "" if word["train"] else f"{word[0].casefold()}/"
     return prefix
+
+
+def _has_metrics(matches: Iterable[re.Match[str]]) -> bool:
+    """Return whether a line has ``name: value`` of a metric, so that its other values are, too."""
+    return any(match[2].strip() and is_metric_name(match[1].split()[-1]) for match in matches)
+
+
+def _is_list(text: str, matches: Sequence[re.Match[str]]) -> bool:
+    """Return whether a line has nothing but names with numbers, at least one with decimals."""
+    rest = text
+    for match in reversed(matches):
+        rest = rest[: match.start()] + rest[match.end() :]
+    has_decimals = any("." in match[3] for match in matches)
+    return len(matches) > 1 and has_decimals and _LIST_REST.fullmatch(rest) is not None
+
+
+def _value_of_sentence(line: str) -> dict[str, float]:
+    """Return the metric at the end of a line: ``Accuracy on the 10000 test images: 55 %``."""
+    match = _SENTENCE.fullmatch(line.strip())
+    if match is None or not is_metric_name(match[1]):
+        return {}
+    words = _NO_NAME.sub(" ", match[1]).split()
+    return {"_".join(words): metric_value(match[1], match[2])} if len(words) > 2 else {}
 
 
 def _values_before_names(text: str) -> dict[str, float]:

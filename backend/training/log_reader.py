@@ -14,6 +14,7 @@ from typing import Any
 
 from backend.records.jobs.log_numbers import LONGEST_LINE, NUMBER, is_metric_name
 from backend.training.curve_formats import (
+    SERIES,
     TOTAL_NAMES,
     Row,
     flatten_row,
@@ -23,16 +24,33 @@ from backend.training.curve_formats import (
     position_kind,
     split_cells,
 )
-from backend.training.log_lines import LineReader, has_no_values
+from backend.training.log_lines import LineReader, has_no_values, is_split
 
 _BORDERS = str.maketrans(dict.fromkeys("│┃║┆┊┌├└╭╰", "|"))
 _RULE = re.compile(r"[-=_+|:*~\s\u2500-\u257f]*")
 """Line between the parts of a table, also an empty one."""
 _PREFIX = re.compile(
-    r"\A(?:\W{0,3}(?:\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d+)?|\b(?:DEBUG|INFO|WARNING)\b"
-    r"|(?<=- )[\w.]+(?= -)))+[\]\s:>|-]*"
+    r"\A(?:\W{0,3}(?:(?:[DIWEF] )?\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d+)?"
+    r"|\b(?:DEBUG|INFO|WARNING)\b|(?<=- )[\w.]+(?= -)))+[\]\s:>|-]*"
 )
 """Date, time and level of a line that a logger wrote."""
+_SERIES = re.compile(
+    r"\W*(?:(?:training|starting|start|running|begin|evaluating)\s+)?(?:on\s+)?"
+    r"((?:cv[ _-]?)?fold|trial|run|seed|client|agent|replica)\W{0,3}(\d+)\b(?![.%]\d)"
+    r"(?:\s*(?:/|of)\s*\d+)?[^\w(\[{+-]*",
+    re.IGNORECASE,
+)
+"""The number of a fold or a trial at the start of a line, for this line and those below it."""
+_COUNTED_SERIES = frozenset(("fold", "trial", "run"))
+"""Series whose number is a position where there is no other."""
+_LABEL = re.compile(
+    r"\W{0,3}\[((?:rank|gpu|worker)[ _-]?\d+|[^\W\d_]+(?:[ _-][^\W\d_]+)?)\]:?", re.IGNORECASE
+)
+"""A word in brackets at the start of a line, such as ``[pretrain]``."""
+_END = re.compile(
+    r"\b(?:done|finish|complete|end|took|elapsed|time|\d+(?:\.\d+)? ?s(?:ec\w*)?\b)", re.IGNORECASE
+)
+_LEVELS = frozenset(("debug", "info", "warning", "warn", "error", "note"))
 _BAR = re.compile(r"\s*:?\s*\d+%\|[^|]*\|\s*\d+/\d+.*")
 _NAMED_NUMBER = re.compile(
     rf"\|?\s*(?P<name>[^\W\d](?:[^|=:.]|[.:](?=\S)){{0,60}}?)\s*"
@@ -45,8 +63,8 @@ _HAS_NUMBER = re.compile(r"(?<![^\s:=([])[-+−]?\.?\d")
 _WIDE_GAP = re.compile(r"\S\s{2,}\S")
 _FRACTION = re.compile(r"(\d+)\s*/\s*(\d+)")
 _SUMMARIES = frozenset(("all", "avg", "average", "mean", "total", "overall", ""))
-_ALIASES = {"#": "step", "E": "epoch"}
-"""The names of the position in the tables of spaCy."""
+_FIRST_NAMES = {"E": {"E": "epoch", "#": "step"}, "#": {"#": "step"}, "N": {"N": "step"}}
+"""The names of positions that are known by the first name: ``E`` and ``#`` in spaCy's tables."""
 _MAX_LABELS = 16
 _JSON_VALUES = dict(
     zip(
@@ -68,8 +86,11 @@ class LogReader:
         self._lines = LineReader()
         self._table = _Table()
         self._columns = _AlignedColumns()
+        self._order = _PositionOrder()
         self._block: list[tuple[re.Match[str], str]] = []
         self._is_ruled = False
+        self._series = ""
+        """The name of the fold or trial whose lines these are."""
         self._group = ""
         """The name above the names of a block, such as ``time/``."""
         self._unsure_blocks: list[Row] = []
@@ -84,9 +105,32 @@ class LogReader:
         """
         if len(line) > LONGEST_LINE:
             return
+        text = _PREFIX.sub("", line, count=1)
+        if (match := _SERIES.match(text)) is not None:
+            yield from self._end_block()
+            self._start_series(match[1].casefold(), match[2])
+            line = text = text[match.end() :]
+        label = ""
+        if (match := _LABEL.match(text)) is not None and _is_label(match[1]):
+            label, line = match[1], text[match.end() :]
+        rows: list[Row] = []
+        self._lines.counts = {}
+        for row in self._rows(line):
+            series = self._series if self._lines.has_read_position else ""
+            name = "/".join(filter(None, (series, label, row.get(SERIES))))
+            rows.append({**row, SERIES: name} if name else row)
+        yield from self._order.rows(rows, self._lines.counts, bool(rows or _END.search(text)))
+
+    def _start_series(self, name: str, number: str) -> None:
+        """Note that the next lines are of another fold or trial, until one has another number."""
+        self._series = f"{name} {number}"
+        if not self._lines.has_read_position and name in _COUNTED_SERIES:
+            self._lines.position = {"step": float(number)}
+
+    def _rows(self, line: str) -> Iterator[Row]:
         text = line.translate(_BORDERS)
         if _RULE.fullmatch(text):
-            yield from self.end()
+            yield from self._end_block()
             self._table.end_header()
             self._is_ruled = bool(text.strip())
             return
@@ -97,7 +141,7 @@ class LogReader:
             or self._columns.row(line, self._position)
         )
         if row:
-            yield from self.end()
+            yield from self._end_block()
             yield self._positioned(row)
             return
         match = _NAMED_NUMBER.fullmatch(text)
@@ -109,7 +153,7 @@ class LogReader:
             self._group = cells[0]
             return
         self._is_ruled = False
-        yield from self.end()
+        yield from self._end_block()
         if not self._table.note_header(cells, line) and (row := self._lines.read(line)):
             if self._lines.has_read_position:
                 self._unsure_blocks.clear()
@@ -142,7 +186,7 @@ class LogReader:
             if kind and number is not None:
                 positions.setdefault(kind, number)
         if "epoch" in positions or (positions and "epoch" not in self._position):
-            self._lines.position = positions
+            self._lines.position = self._lines.counts = positions
             if "epoch" in positions:
                 self._lines.position = {"epoch": positions["epoch"]}
         is_within = "step" not in positions and positions.get("epoch", 0) % 1
@@ -155,9 +199,9 @@ class LogReader:
 
         Behind a line such as ``Epoch 3`` nothing has to wait for the step that a block says.
         """
-        name = self._group + match["name"].strip()
+        name = self._group + match["name"].strip(" <>≤≥~≈")
         if any(name == other_name for _, other_name in self._block):
-            yield from self.end()
+            yield from self._end_block()
             name = match["name"].strip()
         if self._lines.has_read_position and not self._block:
             if row := self._line_row(match, name):
@@ -165,10 +209,14 @@ class LogReader:
             return
         self._block.append((match, name))
         if self._block_names and self._block_names <= {name for _, name in self._block}:
-            yield from self.end()
+            yield from self._end_block()
 
     def end(self) -> Iterator[Row]:
         """Yield the rows of the lines until now that may belong to the next one."""
+        yield from self._end_block()
+        yield from self._order.end()
+
+    def _end_block(self) -> Iterator[Row]:
         block, self._block, self._group = self._block, [], ""
         numbers: Row = {name: match["number"] for match, name in block}
         position_names = [name for name in numbers if position_kind(name)]
@@ -203,6 +251,62 @@ class LogReader:
         return self._lines.read(match.string)
 
 
+class _PositionOrder:
+    """Finds out whether a program prints an epoch or a step above its values, or below them.
+
+    Below is where values come before the first position, where the same ones come before the
+    second, and where both lines look like an end: with values of their own, or ``Epoch 1 done``.
+    """
+
+    def __init__(self) -> None:
+        self._first_position: Mapping[str, float] = {}
+        self._early_rows: list[Row] = []
+        """The rows before the first position, and then those before the second."""
+        self._later_rows: list[Row] = []
+        self._is_below: bool | None = None
+
+    def rows(self, rows: list[Row], position: Mapping[str, float], is_end: bool) -> Iterator[Row]:
+        """Yield the rows whose position is known.
+
+        Args:
+            rows: Those of a line.
+            position: That in the line itself, {} if it has none.
+            is_end: The line may be the last one at its position.
+        """
+        if self._is_below is False:
+            yield from rows
+        elif not position:
+            if self._first_position:
+                self._later_rows += rows
+            else:
+                self._early_rows += rows
+                yield from rows
+        else:
+            if self._is_below is None and not self._first_position:
+                self._first_position = dict(position)
+                self._is_below = None if self._early_rows and is_end else False
+            elif self._is_below is None and position != self._first_position:
+                is_repeated = _names_in(self._early_rows) == _names_in(self._later_rows)
+                self._is_below = is_end and is_repeated
+                early_rows = self._early_rows if self._is_below else []
+                yield from ({**row, **self._first_position} for row in early_rows)
+            yield from self._rows_below(position)
+            yield from rows
+
+    def _rows_below(self, position: Mapping[str, float]) -> Iterator[Row]:
+        if self._is_below is not None:
+            rows, self._later_rows = self._later_rows, []
+            yield from ({**row, **position} if self._is_below else row for row in rows)
+
+    def end(self) -> Iterator[Row]:
+        rows, self._later_rows = self._later_rows, []
+        yield from rows
+
+
+def _names_in(rows: Sequence[Row]) -> set[str]:
+    return {name for row in rows for name in row if not (name == SERIES or position_kind(name))}
+
+
 class _Table:
     """The table to which the lines of a log may belong."""
 
@@ -225,9 +329,12 @@ class _Table:
                 f"{name} {cell}".strip() for name, cell in zip(self._names, cells, strict=True)
             ]
             return True
-        names = [_ALIASES.get(cell, cell) for cell in cells] if len(cells) > 2 else [*cells]
+        aliases = _FIRST_NAMES.get(cells[0], {}) if len(cells) > 2 else {}
+        names = [aliases.get(cell, cell) for cell in cells]
         has_metric = len(names) > 2 and any(map(is_metric_name, names))
-        is_header = has_metric or (len(names) > 1 and has_position(names))
+        is_header = has_metric or (
+            len(names) > 1 and (has_position(names) or all(map(is_split, names)))
+        )
         if is_header:
             self._names, self._is_header_open, self._labels = names, True, set()
             self._header_line = line
@@ -247,13 +354,17 @@ class _Table:
         if len(cells) == len(names) + 1 > 2:
             # A column of labels needs no name.
             names = ["", *names]
+        elif len(cells) == len(names) > 1 and _is_label_unnamed(self._header_line, line, cells):
+            names = ["", *names[:-1]]
         elif len(cells) != len(names) and any(map(position_kind, names)):
             cells = text.split()
             if len(cells) < len(names) and "|" not in line:
                 cells = _cells_below(self._header_line, names, line)
         if not names or len(cells) != len(names):
             return {}
-        row = dict(zip(names, cells, strict=True))
+        row: dict[str, str] = {}
+        for name, cell in zip(names, cells, strict=True):
+            row |= _values_in(name, cell)
         values = {n: v for n, v in row.items() if not position_kind(n) and not has_no_values(n)}
         if all(number_of(value) is None for value in values.values()):
             return {}
@@ -279,6 +390,27 @@ class _Table:
             if fraction is not None:
                 row[TOTAL_NAMES[position_kind(name)]] = fraction[2]
         return row
+
+
+def _values_in(name: str, cell: str) -> dict[str, str]:
+    """Return the values of a cell by name; those of a list such as ``[0.5, 0.25]`` are numbered."""
+    numbers = re.split(r",\s*|\s+", cell[1:-1]) if cell[:1] == "[" and cell[-1:] == "]" else [cell]
+    names = [f"{name}/{index}" for index in range(len(numbers))] if len(numbers) > 1 else [name]
+    return dict(zip(names, numbers, strict=True))
+
+
+def _is_label(text: str) -> bool:
+    """Return whether a word in brackets names the part of a program, such as ``pretrain``."""
+    return not is_split(text) and text.casefold() not in _LEVELS
+
+
+def _is_label_unnamed(header: str, line: str, cells: Sequence[str]) -> bool:
+    """Return whether the names begin above the second column, and the last column is empty."""
+    if "|" in line or number_of(cells[0]) is not None:
+        return False
+    ends = [match.end() for match in re.finditer(r"\S+", header)]
+    second_end = line.find(cells[1], len(cells[0])) + len(cells[1])
+    return len(ends) > 1 and abs(ends[0] - second_end) < abs(ends[1] - second_end)
 
 
 def _cells_below(header: str, names: Sequence[str], line: str) -> list[str]:

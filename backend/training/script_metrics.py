@@ -27,17 +27,20 @@ from backend.training.curve_formats import (
     EPOCHS,
     GROUPS,
     NO_METRICS,
+    SERIES,
     STEPS,
     TOTALS,
     CurveFile,
     Row,
     flatten_row,
     has_position,
+    is_series,
     json_object,
     named_value,
     normalized,
     number_of,
     position_kind,
+    series_of,
 )
 from backend.training.log_reader import LogReader
 
@@ -46,8 +49,8 @@ _TOLERANCE = 1e-4
 """Relative difference below which the values of two files are equal, as a file may round."""
 _CHECKPOINT = re.compile(r"checkpoint-\d+")
 """Pattern of Hugging Face's checkpoint folders, each of which has the whole history."""
-_Key = tuple[tuple[str, ...], str]
-"""The path of a file in parts, and the group of a row in it (`GROUPS`)."""
+_Key = tuple[tuple[str, ...], str, str]
+"""The path of a file in parts, and the series and the group of a row in it (`GROUPS`)."""
 _Curve = tuple[str, _Key]
 _LOG_PATH = ("printed",)
 _TEXT_PATH = ("printed", "text")
@@ -93,6 +96,12 @@ class _StepCounter:
     first_step: int | None = None
     step_interval: int = 1
     header_count: int = 0
+    counters: dict[str, _StepCounter] = field(default_factory=dict)
+    """Of each series in the file, such as a fold, which counts from the start again."""
+
+    def of_series(self, name: str) -> _StepCounter:
+        """Return the counter of a series; this one for rows that belong to none."""
+        return self.counters.setdefault(name, _StepCounter(self.row_hashes)) if name else self
 
     def count_step(
         self, step: int, epoch: int, kind: tuple[str, ...], header_count: int = 0
@@ -138,12 +147,14 @@ class _StepCounter:
         """Forget the steps that were read."""
         self.last_steps, self.last_step, self.steps_before = {}, 0, 0
         self.first_step = None
+        self.counters.clear()
 
 
 @dataclass(frozen=True)
 class _PositionedRow:
     """A row with its position; ``step`` is None for a row that is counted in epochs."""
 
+    series: str
     group: str
     metrics: Mapping[str, float]
     columns: Sequence[str]
@@ -156,12 +167,14 @@ class _PositionedRow:
     def from_row(cls, row: Row, counter: _StepCounter) -> _PositionedRow | None:
         """Return the row; None if it has no values, or no position that can be counted."""
         values = named_value(flatten_row(row))
+        series = series_of(values)
+        counter = counter.of_series(series)
         group = next((str(values[key]) for key in GROUPS if isinstance(values.get(key), str)), "")
         numbers = {key: number for key in values if (number := number_of(values[key])) is not None}
         metrics = {
             key: value
             for key, value in numbers.items()
-            if normalized(key) not in NO_METRICS and not position_kind(key)
+            if not (normalized(key) in NO_METRICS or position_kind(key) or is_series(key))
         }
         positions = {normalized(key): value for key, value in numbers.items() if key not in metrics}
         step = _position_in(positions, "step", STEPS)
@@ -174,7 +187,7 @@ class _PositionedRow:
             for keys in (TOTALS, EPOCH_TOTALS)
         )
         columns = _columns(values, metrics)
-        return cls(group, metrics, columns, step, epoch or 0, total_steps, total_epochs)
+        return cls(series, group, metrics, columns, step, epoch or 0, total_steps, total_epochs)
 
     @property
     def position(self) -> int:
@@ -182,7 +195,7 @@ class _PositionedRow:
 
     @property
     def content_hash(self) -> int:
-        return hash((self.group, self.step, self.epoch, *self.metrics.items()))
+        return hash((self.series, self.group, self.step, self.epoch, *self.metrics.items()))
 
 
 class ScriptMetrics:
@@ -260,7 +273,7 @@ class ScriptMetrics:
         """The names in the last row with a part of an epoch, such as 0.5."""
         self._name_counts = Counter[str]()
         self._newest_text_step = -1.0
-        self._names_by_tag: dict[str, frozenset[str]] = {}
+        self._names_by_curve: dict[tuple[str, str], frozenset[str]] = {}
         """The names in the first line of the newest step with a metric."""
         self._remove(_LOG_PATHS)
 
@@ -330,7 +343,9 @@ class ScriptMetrics:
                     self._is_restart = True
                 rows.clear()
                 continue
-            names = Counter(name for row in rows for name in row if name not in NO_METRICS)
+            names = Counter(
+                name for row in rows for name in row if name not in (*NO_METRICS, SERIES)
+            )
             is_last = is_over and path != _LINES_PATH
             if path in paths or is_last or max(names.values(), default=0) >= _REPEATS[path]:
                 if path not in paths and _is_of_settings(rows):
@@ -478,12 +493,13 @@ class ScriptMetrics:
             return False
         counter.row_hashes.add(row_hash)
         self._hashes_by_path[path] = counter.row_hashes
-        step = self._counted_step(positioned_row, counter, header_count)
+        series, metrics = positioned_row.series, positioned_row.metrics
+        step = self._counted_step(positioned_row, counter.of_series(series), header_count)
         self._changed_steps.add(step)
-        metrics, key = positioned_row.metrics, (path, positioned_row.group)
+        key = (path, series, positioned_row.group)
         for tag, value in metrics.items():
             is_text = path in _REPEATS
-            if is_text and self._is_summary(tag, positioned_row.step, frozenset(metrics)):
+            if is_text and self._is_summary((series, tag), positioned_row.step, frozenset(metrics)):
                 continue
             self._compare(tag, key, step, value, row_hash)
             self._steps.setdefault(step, {})[tag, key] = value
@@ -514,13 +530,19 @@ class ScriptMetrics:
         )
         return step
 
-    def _is_summary(self, tag: str, step: float | None, names: frozenset[str]) -> bool:
-        """Return whether a line of another kind printed the metric at this step before."""
+    def _is_summary(
+        self, curve: tuple[str, str], step: float | None, names: frozenset[str]
+    ) -> bool:
+        """Return whether a line of another kind printed the metric at this step before.
+
+        Args:
+            curve: The series and the name of the metric.
+        """
         if step is None:
             return False
         if step != self._newest_text_step:
-            self._newest_text_step, self._names_by_tag = step, {}
-        return self._names_by_tag.setdefault(tag, names) != names
+            self._newest_text_step, self._names_by_curve = step, {}
+        return self._names_by_curve.setdefault(curve, names) != names
 
     def _compare(self, tag: str, key: _Key, step: int, value: float, row_hash: int) -> None:
         """Record whether files with a value of one name at one step agree."""
@@ -543,7 +565,7 @@ class ScriptMetrics:
             pairs = [(tag, min(key, other_key), max(key, other_key)) for other_key in unique_keys]
             if not any(self._agreements.get(pair) for pair in pairs):
                 unique_keys.append(key)
-        parts = [[*path, *([group] if group else [])] for path, group in unique_keys]
+        parts = [[*path, *filter(None, groups)] for path, *groups in unique_keys]
         for key, label in zip(unique_keys, _labels(parts), strict=True):
             yield key, f"{label}/{tag}" if label else tag
 

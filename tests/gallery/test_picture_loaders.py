@@ -110,6 +110,10 @@ def test_a_class_without_pictures_is_named_and_no_class(tmp_path: Path) -> None:
             {"train/1.png": picture(), "test/2.png": picture(), "labels.csv": b"1,a"},
             "the folders test and train are sets: put the pictures into a folder for each class",
         ),
+        (
+            {"cars_train/1.png": picture(), "cars_test/2.png": picture()},
+            "the folders cars_test and cars_train are sets",
+        ),
         ({"1.png": picture(), "2.png": picture()}, "but none has one"),
         (by_class("rose"), "but none has one"),
         (by_class("rose") | {"1.png": picture()}, "but only “rose” has one"),

@@ -17,6 +17,7 @@ from backend.records.library.item import FileEntry, Kind
 from backend.services.library.dataset_shapes import recognize_shape
 from tests.gallery import test_array_loaders as arrays
 from tests.gallery import test_picture_loaders as pictures
+from tests.gallery import test_picture_tables as picture_tables
 from tests.gallery import test_table_loader as tables
 from tests.gallery.datasets import GALLERY, files, open_data
 
@@ -103,6 +104,15 @@ SHAPES: dict[str, tuple[Content, str, str]] = {
     "pictures with masks": (
         PHOTOS | {name.replace(".jpg", "_mask.png"): data for name, data in PHOTOS.items()},
         "image-folder", r"10 pictures .+ masks of pictures beside them: 10 pictures"),
+    "pictures and labels": (
+        picture_tables.kaggle(), "picture-table",
+        r"labels\.csv and 14 pictures; predicted is breed\. .+ 1 row \(zzz\)\. .+ has them: 3 p"),
+    "pictures, labels and a file of columns": (
+        picture_tables.one_hot(), "picture-table", "predicted is healthy, rust, scab"),
+    "folders and a table of them": (
+        PHOTOS | {"list.csv": "file,kind,sharp\n" + "".join(
+            f"{name},{name[0]},{n % 3}\n" for n, name in enumerate(PHOTOS))},
+        "image-folder", "10 pictures in 2 classes"),
     "ICDAR": (pictures.icdar(pictures.BOXES), "icdar", "6 text files with regions"),
     "ICDAR 2013": (pictures.icdar(pictures.BOXES, form="spaces"), "icdar", "6 text files"),
 }  # fmt: skip
@@ -146,7 +156,9 @@ def test_the_suggested_loader_reads_the_data_and_the_facts_are_true(
         {"bks_dataset.py": "import torch"},
         {"1.png": pictures.picture(), "2.png": pictures.picture()},
         {"rose/1.png": pictures.picture(), "rose/2.png": pictures.picture()},
-        {"1.png": pictures.picture(), "labels.csv": "file,class\n1.png,a\n2.png,b\n"},
+        {"1.png": pictures.picture(), "labels.csv": "file,class\nx,a\ny,b\n"},
+        {"1.png": pictures.picture(), "test.csv": "file\n1.png\n"},
+        {"train_images/1.png": pictures.picture(), "test_images/2.png": pictures.picture()},
         {"data_batch_1": "", "test_batch": ""},
         {"notes.xml": "<html/>", "1.png": pictures.picture()},
         {"train-images-idx3-ubyte": "no", "train-labels-idx1-ubyte": "no"},
@@ -210,4 +222,4 @@ def test_only_first_bytes_of_a_few_files_are_read(name: str) -> None:
 def test_each_loader_of_the_gallery_for_data_of_a_shape_is_suggested() -> None:
     entry_names = {entry for _, entry, _ in SHAPES.values()}
     assert entry_names <= {item.name for item in GALLERY.list(Kind.LOADER)}
-    assert len(entry_names) == 10
+    assert len(entry_names) == 11

@@ -73,6 +73,7 @@ TABLES = {
     "units without brackets": flowers(header="a,b,colour\ncm,g,\n").encode(),
     "names in two lines": flowers(header="leaf,,\nlength,width,colour\n").encode(),
     "names in three lines": flowers(";", ",", "leaf,leaf,kind\na,b,\ncm,cm,\n").encode(),
+    "blanks and a tab": "".join(f'{a}   {b:<9}\t"{c}"\n' for a, b, c in FLOWERS).encode(),
     "index of pandas": ("," + "".join(
         f"{n - 1 if n else ''}{',' if n else ''}{line}\n"
         for n, line in enumerate(flowers().splitlines())
@@ -344,7 +345,7 @@ def test_without_pyarrow_a_csv_is_read_and_a_parquet_file_says_what_to_install(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     open_data("table", files(tmp_path / "d", **{"t.csv": flowers()}), tmp_path)
-    with pytest.raises(UserCodeError, match=r"The loader needs pyarrow") as error:
+    with pytest.raises(UserCodeError, match=r"The code needs pyarrow") as error:
         open_data("table", files(tmp_path / "e", **{"t.parquet": b"PAR1"}), tmp_path)
     assert error.value.package == "pyarrow"
 

@@ -8,10 +8,12 @@ this module, so it needs the standard library only; nodes import it with Python 
 from __future__ import annotations
 
 import contextlib
+import csv
 import datetime
+import io
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 MISSING_VALUES = {"", "?", "n/a", "nan", "#n/a", "#nv", "<na>"}
@@ -26,13 +28,15 @@ MISSING_NUMBERS = MISSING_VALUES | {
 """In a column of texts the others are texts, such as the name of a class."""
 MARK = re.compile(r"[-−–]?9{2,}([.,]0+)?")
 """A number of nines stands for a missing value in many files."""
+DELIMITERS = {"tab": "\t", "semicolon": ";", "bar": "|", "comma": ",", "space": " "}
 HEADER_ROWS = 100
 """Rows below a header that are compared with it."""
 MOST_HEADER_ROWS = 4
 MOST_WORDS, LEAST_IDS = 3, 10
 SPACES = re.compile(r"(?<=\d)[ '’_\u00a0\u2009\u202f](?=\d{3}(?!\d))")
 NUMBER = re.compile(
-    r"(?P<currency>[$€£¥₹]?) ?(?P<number>[+-]?(?:\d[\d.,]*|[.,]\d+)(?:[edf][+-]?\d+)?|[+-]?inf)"
+    r"(?P<currency>[$€£¥₹]?) ?"
+    r"(?P<number>[+-]?(?:\d[\d.,]*|[.,]\d+)(?:[edf][+-]?\d+)?|[+-]?inf(?![^\W\d_]))"
     r"(?P<space>\s?)(?P<unit>(?:[^\W\d_]{1,8}|[%‰°][CF]?|[$€£¥₹])(?:[./·*^\u00a0-]+[^\W\d_]{1,8})*[.²³]?|)",
     re.IGNORECASE,
 )
@@ -67,6 +71,52 @@ def decoded(content: bytes) -> tuple[str, str]:
         text = content.decode("cp1252", "replace")
     match = re.match(r'"?sep=(.)"?[ \t]*(?=[\r\n])', text, re.IGNORECASE)
     return (text[match.end() :], match[1]) if match else (text, "")
+
+
+def delimiter_of(text: str) -> str:
+    """Return the delimiter that divides the first lines into equally many columns, two or more."""
+    lines = [line for line in text[:100_000].splitlines()[:50] if line.strip()]
+    if len(text) > 100_000 and len(lines) < 50:
+        lines = lines[:-1]
+    line_counts = {}
+    for delimiter in DELIMITERS.values():
+        rows = [row for _, row in rows_of("\n".join(lines), delimiter)]
+        # Between words of a title are spaces, too.
+        rows = rows[title_count(rows) if delimiter != " " else 0 :]
+        counts = [*map(len, rows[: len(rows) - footer_count(rows)])]
+        line_counts[delimiter] = max(counts.count(n) if n > 1 else 0 for n in counts or [0])
+        if len(set(counts)) == 1 and counts[0] > 1 and not (delimiter == "\t" and is_mixed(rows)):
+            return delimiter
+    best = max(DELIMITERS.values(), key=lambda delimiter: line_counts[delimiter])
+    if 2 * line_counts[best] > len(lines):
+        return best
+    return max(DELIMITERS.values(), key=lines[0].count) if lines else ","
+
+
+def is_mixed(rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether a column between tabs has several, with blanks in between as in Fortran."""
+    number = r"(\?|[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?)"
+    numbers = re.compile(rf"{number}( {{2,}}{number}| +{number} +{number})( +{number})*", re.I)
+    return any(all(map(numbers.fullmatch, column)) for column in zip(*rows))
+
+
+def rows_of(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows that are not empty, each with the number of its last line.
+
+    Raises:
+        ValueError: A row cannot be divided; the message has its line.
+    """
+    if delimiter == " ":
+        # Between columns there may be tabs, too, and both around a line.
+        text = re.sub(r"^ +| +$", "", text.replace("\t", " "), flags=re.MULTILINE)
+    reader = csv.reader(io.StringIO(text, newline=None), delimiter=delimiter, skipinitialspace=True)
+    try:
+        for row in reader:
+            cells = [cell.strip() for cell in row]
+            if any(cells):
+                yield reader.line_num, cells
+    except csv.Error as error:
+        raise ValueError(f"line {reader.line_num}: {error}") from error
 
 
 def title_count(rows: Sequence[Sequence[str]]) -> int:

@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import importlib.util
 import json
 import re
 import struct
+import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import PurePosixPath
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from backend.base.log import swallowed
@@ -25,9 +26,11 @@ from backend.records.base.cells import (
     MISSING_VALUES,
     Format,
     decoded,
+    delimiter_of,
     footer_count,
     format_of,
     is_header,
+    rows_of,
     sign_of,
     title_count,
 )
@@ -40,23 +43,32 @@ from backend.services.context.example import EXAMPLE
 PARTS = EXAMPLE.parent / "parts"
 
 
-def _gallery_module(name: str) -> Any:
-    """Return a module of the gallery's loaders, so that both read names in the same way."""
+def _gallery_module(name: str, **siblings: ModuleType) -> Any:
+    """Return a module of the gallery's loaders, so that both read names in the same way.
+
+    Args:
+        siblings: The modules of the gallery that it imports, by their names.
+    """
     spec = importlib.util.spec_from_file_location(f"gallery_{name}", PARTS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules.update(siblings)
     spec.loader.exec_module(module)
+    for sibling in siblings:
+        del sys.modules[sibling]
     return module
 
 
 _SPLITS = _gallery_module("splits")
+_LABELS = _gallery_module("labels", splits=_SPLITS)
 ReadBytes = Callable[[str, int], bytes]
 _TARGETS = re.compile("(^|[^a-z])(y|targets?|labels?)([^a-z]|$)")
 _YOLO_LINE = re.compile(rb"\s*\d+(\s+(0?\.\d+|[01](\.\d*)?|\d(\.\d+)?e-\d+)){4,}\s*", re.IGNORECASE)
 _HEAD = 64 << 10
 _LEAST_ROWS = 4
 _TABLES = (".csv", ".tsv", ".tab", ".data")
+_ALL_TABLES = (*_TABLES, *(f"{suffix}.gz" for suffix in _TABLES))
 _LONG_HEAD = 1 << 20
 _MAX_READS = 16
 """Most files read for one shape: over SFTP every read takes a while."""
@@ -111,7 +123,7 @@ def recognize_shape(files: Sequence[FileEntry], read: ReadBytes) -> Suggestion |
         listing.reads_left = _MAX_READS
         try:
             match = find_shape(listing)
-        except (OSError, ValueError, LookupError, zlib.error, struct.error, csv.Error) as error:
+        except (OSError, ValueError, LookupError, zlib.error, struct.error) as error:
             swallowed(error)
             continue
         if match is not None:
@@ -212,26 +224,83 @@ def _image_folder(listing: _Listing) -> _ShapeMatch | None:
     names = [path.as_posix() for path in pictures]
     samples, level = _SPLITS.sort_by_class(names)
     classes = {name for _, name, _ in samples} - {""}
-    if len(classes) < 2:
+    if len(classes) < 2 or all(map(_SPLITS.part_of, classes)):
         return None
     paths = [path for path, name in zip(pictures, samples, strict=True) if name[1]]
     outside_paths = [path for path, name, _ in samples if not name]
-    sample_paths = [paths[0], paths[len(paths) // 2], paths[-1]]
-    picture_sizes = [_picture_size(listing.head(path)) for path in sample_paths]
-    channels = max(size[0] for size in picture_sizes)
-    side = min(max(min(size[1] for size in picture_sizes), 16), _MAX_SIDE)
+    sizes = _common_size(listing, paths)
     splits = {part for _, name, part in samples if name}
     detail = f"{_plural(len(paths), 'picture')} in {len(classes)} classes"
     detail += f" ({_short_list(sorted(classes))})"
     detail += " and folders for training and validation" if len(splits) > 1 else ""
-    settings = {"channels": str(channels), "side": str(side)}
-    data_sizes = {"classes": len(classes), "channels": channels, "side": side}
     folders = {"/".join(path.split("/")[: level + 1]) for path, name, _ in samples if name}
     other_files = _SPLITS.other_files([path.as_posix() for path in listing.paths], folders)
-    outside_note = "Left out, because they are in no folder of a class", outside_paths, "picture"
+    outside = "Left out, because they are in no folder of a class", outside_paths, "picture"
     left_out = "Left out, because they are masks of pictures beside them", sorted(masks), "picture"
-    notes = [ReadingNote.from_names(*note) for note in (outside_note, other_files, left_out)]
-    return _ShapeMatch(detail, settings, data_sizes, notes)
+    notes = [ReadingNote.from_names(*note) for note in (outside, other_files, left_out)]
+    return _ShapeMatch(detail, _texts(sizes), {"classes": len(classes), **sizes}, notes)
+
+
+def _picture_table(listing: _Listing) -> _ShapeMatch | None:
+    all_paths = [path.as_posix() for path in listing.pictures]
+    masks = {*_SPLITS.masks_of(all_paths)}
+    paths = [path for path in all_paths if path not in masks]
+    pictures = _LABELS.PictureNames(paths)
+    candidates = [
+        path
+        for path in listing.with_suffix(*_ALL_TABLES, ".txt")
+        if _LABELS.is_candidate(path.as_posix()) and not pictures.is_companion(path.as_posix())
+    ]
+    candidates.sort(key=lambda path: (path.suffix == ".txt", not _is_training(path)))
+    tables, is_whole = [], True
+    for path in candidates[: _MAX_READS // 2] if paths else ():
+        head = listing.head(path, _LONG_HEAD)
+        rows, _, _ = _rows(head)
+        is_whole = is_whole and not _is_cut(head)
+        if len(rows) > 1 and len({len(row) for row in rows}) == 1:
+            names, count = rows[0], 1
+            if not is_header(rows):
+                names, count = [f"column {n}" for n in range(1, len(rows[0]) + 1)], 0
+            columns = [[*column] for column in zip(*rows[count:], strict=True)]
+            labels = [f"{path.name}, row {n}" for n in range(len(rows) - count)]
+            tables.append(_LABELS.NamedColumns(path.as_posix(), names, columns, labels))
+    table = _LABELS.find_labels(tables, pictures)
+    samples, _ = _SPLITS.sort_by_class(paths)
+    if table is None or _LABELS.are_labels_of_folders(table, {p: name for p, name, _ in samples}):
+        return None
+    sizes = _common_size(listing, [PurePosixPath(path) for path in paths])
+    labelled_paths = {path for row in table.rows for path in row.pictures}
+    detail = f"{_short_list(table.paths)} and {_plural(len(paths), 'picture')}"
+    data_sizes = dict(sizes)
+    try:
+        label_columns, cells = _LABELS.choose_label(table)
+        detail += f"; predicted is {_short_list(label_columns)}"
+        classes = {cell for cell in cells if cell.casefold() not in MISSING_VALUES}
+        if 2 * len(classes) <= len(cells) and len(classes) > 1:
+            data_sizes["classes"] = len(classes)
+    except ValueError as error:
+        detail += f". Before training: {error}"
+    lost = [row.name for row in table.rows if not row.pictures]
+    others = [path for path in paths if path not in labelled_paths] if is_whole else []
+    notes = [
+        ReadingNote.from_names(
+            "Left out, because they are no pictures of the dataset", lost, "row"
+        ),
+        ReadingNote.from_names("Left out, because no row of the table has them", others, "picture"),
+    ]
+    return _ShapeMatch(detail, _texts(sizes), data_sizes, notes, {"target": table.names})
+
+
+def _texts(values: Mapping[str, int]) -> dict[str, str]:
+    return {key: str(value) for key, value in values.items()}
+
+
+def _common_size(listing: _Listing, paths: Sequence[PurePosixPath]) -> dict[str, int]:
+    """Return channels and side that suit some of the pictures."""
+    sample_paths = [paths[0], paths[len(paths) // 2], paths[-1]]
+    picture_sizes = [_picture_size(listing.head(path)) for path in sample_paths]
+    side = min(max(min(size[1] for size in picture_sizes), 16), _MAX_SIDE)
+    return {"channels": max(size[0] for size in picture_sizes), "side": side}
 
 
 def _picture_size(head: bytes) -> tuple[int, int]:
@@ -276,7 +345,7 @@ def _array_sizes(shape: Sequence[int]) -> dict[str, int]:
 
 
 def _table(listing: _Listing) -> _ShapeMatch | None:
-    tables = listing.with_suffix(*_TABLES, *(f"{suffix}.gz" for suffix in _TABLES), ".parquet")
+    tables = listing.with_suffix(*_ALL_TABLES, ".parquet")
     texts = [] if tables else listing.with_suffix(".txt")
     tables = tables or texts
     if not tables or listing.pictures:
@@ -286,33 +355,39 @@ def _table(listing: _Listing) -> _ShapeMatch | None:
     head = listing.head(path, _LONG_HEAD)
     if head[:4] == b"PAR1" or (b"\0" in head and not texts):
         return _ShapeMatch(names)
-    is_cut = len(head) >= _LONG_HEAD - 4
-    text, separator = decoded(head[: head.rfind(b"\n")] if is_cut else head)
-    lines = text.splitlines()
-    for delimiter in separator or "\t;|, ":
-        rows = [*csv.reader(lines, delimiter=delimiter, skipinitialspace=True)]
-        rows = [row for row in rows if any(map(str.strip, row))]
-        titles = ["".join(row) for row in rows[: title_count(rows) if delimiter != " " else 0]]
-        rows = rows[len(titles) :]
-        rows = rows[: len(rows) - footer_count(rows)]
-        # Any text has words between blanks.
-        is_prose = bool(texts) and (delimiter == " " or len(rows) < _LEAST_ROWS)
-        if len({len(row) for row in rows}) == 1 and len(rows[0]) > 1 and not is_prose:
-            note = "Left out, because they are titles above the table"
-            return _columns(names, rows, [ReadingNote.from_names(note, titles, "row")])
-    return _ShapeMatch(names) if not texts and re.search(r"[\t;|,]", text) else None
+    rows, titles, delimiter = _rows(head)
+    # Any text has words between blanks.
+    is_prose = bool(texts) and (delimiter == " " or len(rows) < _LEAST_ROWS)
+    if len({len(row) for row in rows}) == 1 and len(rows[0]) > 1 and not is_prose:
+        note = "Left out, because they are titles above the table"
+        return _columns(names, rows, [ReadingNote.from_names(note, titles, "row")])
+    return _ShapeMatch(names) if not texts and re.search(rb"[\t;|,]", head) else None
+
+
+def _is_cut(head: bytes) -> bool:
+    return len(head) >= _LONG_HEAD - 4
+
+
+def _rows(head: bytes) -> tuple[list[list[str]], list[str], str]:
+    """Return the first rows of a table, the titles above it, and its delimiter."""
+    text, separator = decoded(head[: head.rfind(b"\n")] if _is_cut(head) else head)
+    delimiter = separator or delimiter_of(text)
+    rows = [row for _, row in rows_of(text, delimiter)]
+    titles = ["".join(row) for row in rows[: title_count(rows) if delimiter != " " else 0]]
+    rows = rows[len(titles) :]
+    return rows[: len(rows) - footer_count(rows)], titles, delimiter
 
 
 def _columns(names: str, rows: list[list[str]], notes: list[ReadingNote]) -> _ShapeMatch:
     """Return the shape of a table by its first rows, the first of which may be names."""
     body = rows[1:] or rows
-    columns = [[cell.strip() for cell in column] for column in zip(*body, strict=True)]
+    columns = [[*column] for column in zip(*body, strict=True)]
     decimal = sign_of(columns)
     formats = [_format(column, decimal) for column in columns]
-    missing_texts = [MISSING_VALUES if f.kind == "texts" else MISSING_NUMBERS for f in formats]
+    missing = [MISSING_VALUES if f.kind == "texts" else MISSING_NUMBERS for f in formats]
     known_cells = [
         [cell for cell in column if cell.casefold() not in no_value]
-        for column, no_value in zip(columns, missing_texts, strict=True)
+        for column, no_value in zip(columns, missing, strict=True)
     ]
     is_missing = sum(map(len, known_cells)) < sum(map(len, columns))
     missing_note = ", some values missing, which become the mean of their column"
@@ -371,6 +446,7 @@ _SHAPES: tuple[tuple[str, str, Callable[[_Listing], _ShapeMatch | None]], ...] =
     ("voc", "boxes in Pascal VOC's form", _voc),
     ("yolo", "boxes in YOLO's form", _yolo),
     ("icdar", "text regions in ICDAR's form", _icdar),
+    ("picture-table", "pictures with a table of labels", _picture_table),
     ("image-folder", "pictures in a folder for each class", _image_folder),
     ("arrays", "NumPy arrays", _arrays),
     ("table", "a table", _table),

@@ -172,7 +172,8 @@ class GalleryService:
         try:
             raw = read_job_file(folder / CARD)
             if shared_card := raw.pop("settings_of", ""):
-                raw["settings"] = read_job_file(self._gallery / PARTS / shared_card)["settings"]
+                shared_settings = read_job_file(self._gallery / PARTS / shared_card)["settings"]
+                raw["settings"] = {**raw.get("settings", {}), **shared_settings}
             card = Card.from_dict(raw)
             figures = folder / FIGURES
             card_figures = CardFigures.from_dict(read_json(figures)) if figures.is_file() else None

@@ -9,7 +9,6 @@ takes CSV files with the columns of the training, and each row is a sample. From
     output = predict(batch)
 """
 
-import csv
 import json
 import sys
 from functools import lru_cache
@@ -48,15 +47,15 @@ def samples_in(path: Path) -> list[tuple[str, torch.Tensor]]:
         raise SystemExit(f"{path} is no CSV file. The model needs one with {', '.join(names)}.")
     from cells import (  # type: ignore[import-not-found]  # beside it
         decoded,
+        delimiter_of,
         footer_count,
         names_in_header,
+        rows_of,
         title_count,
     )
 
     text, separator = decoded(path.read_bytes())
-    lines = [line for line in text.splitlines() if line.strip()] or [""]
-    delimiter = separator or max(";\t|,", key=lines[0].count)
-    rows = [[c.strip() for c in row] for row in csv.reader(lines, delimiter=delimiter)]
+    rows = [row for _, row in rows_of(text, separator or delimiter_of(text))] or [[]]
     rows = rows[title_count(rows) :]
     rows = rows[: len(rows) - footer_count(rows)]
     numbered_names = [f"column {number}" for number in range(1, len(rows[0]) + 1)]

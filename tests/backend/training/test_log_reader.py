@@ -32,11 +32,15 @@ def curves_of(folder: Path, pieces: list[str]) -> Curves:
         points += metrics.poll(is_over=index == len(pieces))
     curves: Curves = {}
     for point in points:
-        if point.is_restart:
-            curves = {}
+        # A point of an earlier step replaces those from there on.
+        start = 0 if point.is_restart else point.step
+        curves = {
+            name: {step: value for step, value in curve.items() if step < start}
+            for name, curve in curves.items()
+        }
         for name, value in point.metrics.items():
             curves.setdefault(name, {})[point.step] = value
-    return curves
+    return {name: curve for name, curve in curves.items() if curve}
 
 
 @pytest.mark.parametrize("log", LOGS, ids=[log["program"] for log in LOGS])

@@ -377,13 +377,31 @@ def test_the_points_do_not_depend_on_the_pieces_in_which_a_file_grows(
             '{"mode": "train", "iter": 5, "loss": 2}\n{"mode": "val", "iter": 5, "loss": 3}\n',
             {"train/loss": {5: 2.0}, "val/loss": {5: 3.0}},
         ),
+        (
+            "mlruns/0/4f2a/metrics/val/loss",
+            "1700000000000 0.9 1\n1700000001000 0.8 2\n",
+            {"val/loss": {1: 0.9, 2: 0.8}},
+        ),
+        ("val_loss.txt", "9.5e-01\n8.5e-01\n", {"val_loss": {1: 0.95, 2: 0.85}}),
+        ("loss.csv", "10,0.9\n20,0.8\n", {"loss": {10: 0.9, 20: 0.8}}),
+        ("history.csv", ",loss,acc\n0,0.9,0.5\n1,0.8,0.6\n", {"loss": {1: 0.9, 2: 0.8}}),
+        ("losses.csv", "loss\n0.9\n0.8\n", {"loss": {1: 0.9, 2: 0.8}}),
+        ("log.csv", "acc;loss\n0,5;0,9\n0,6;0,8\n", {"loss": {1: 0.9, 2: 0.8}}),
+        ("summary.json", '{"_step": 2, "loss": 0.5, "_runtime": 9}', {"loss": {2: 0.5}}),
+        (
+            "cv.csv",
+            "fold,epoch,loss\n0,1,0.9\n0,2,0.8\n1,1,0.7\n1,2,0.6\n",
+            {"fold 0/loss": {1: 0.9, 2: 0.8}, "fold 1/loss": {1: 0.7, 2: 0.6}},
+        ),
     ],
 )
 def test_a_file_is_read_by_its_content_and_not_by_its_name(
     job_folder: Path, name: str, text: str, curves: dict[str, dict[int, float]]
 ) -> None:
     metrics = metrics_of(job_folder)
-    (job_folder / "output" / name).write_text(text, encoding="utf-8")
+    path = job_folder / "output" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
     curves_found = curves_of(metrics.poll())
     assert all(
         curves_found[tag][step] == value for tag in curves for step, value in curves[tag].items()
@@ -420,6 +438,9 @@ def test_a_count_that_goes_back_is_made_again_and_from_its_start_continues(
         ("settings.json", '{"layers": [64, 64], "betas": [0.9, 0.999]}'),
         ("metrics.csv", "id,width,height\n1,20,30\n"),
         ("results.csv", "1,2\n3,4\n"),
+        ("predictions.csv", ",label,score\n0,cat,0.9\n1,dog,0.8\n"),
+        ("metrics/count.txt", "3\n4\n"),
+        ("labels.txt", "0\n1\n"),
         ("log.json", '{"epochs": 3, "lr": 0.1}\n{"name": "x"}\n'),
         ("folds.json", '{"fold_0": {"loss": 2}, "fold_1": {"loss": 1}}'),
         ("summary.json", 'DLLL {"step": [], "data": {"loss": 2}}\n{}\n'),
@@ -432,7 +453,9 @@ def test_a_file_without_a_step_or_an_epoch_has_no_curves(
     job_folder: Path, name: str, text: str
 ) -> None:
     metrics = metrics_of(job_folder)
-    (job_folder / "output" / name).write_text(text)
+    path = job_folder / "output" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
     assert metrics.poll() == []
 
 

@@ -6,15 +6,14 @@ of each class is drawn for validation. The classes are sorted by name, as torchv
 
 import os
 
-import torch
 from notes import Notes
-from pictures import augmented, is_readable, square_picture, white_of
+from picture_set import PictureSet
 from splits import (
     PICTURES,
-    divide,
     files,
     masks_of,
     other_files,
+    part_of,
     part_of_folder,
     sort_by_class,
 )
@@ -28,52 +27,27 @@ VALIDATION_SHARE = 0.2
 SEED = 1
 
 
-class UserDataset(torch.utils.data.Dataset):
+class UserDataset(PictureSet):
     """The pictures to train on: a tensor of CHANNELS × SIDE × SIDE from 0 to 1, and the class."""
 
     is_validation = False
 
     def __init__(self, folder: str) -> None:
-        self.folder = folder
-        self.reading_notes = Notes()
-        samples = find_samples(folder, self.reading_notes)
+        notes = Notes()
+        samples = find_samples(folder, notes)
         self.classes = sorted({name for _, name, _ in samples})
-        if self.classes and all(map(part_of_folder, self.classes)):
+        # Nor do names such as cars_train and cars_test make classes.
+        if self.classes and all(map(part_of, self.classes)):
             raise ValueError(
                 f"the folders {' and '.join(self.classes)} are sets: put the pictures into a "
-                "folder for each class, for example by a table of their labels"
+                "folder for each class, or add a table with the label of each picture"
             )
         if len(self.classes) < 2:
             finding = f"only “{self.classes[0]}” has one" if self.classes else "none has one"
             raise ValueError(f"pictures must be in a folder for each class, but {finding}")
-        self.white = WHITE or white_of(folder, [path for path, _, _ in samples], self.reading_notes)
-        names = [name for _, name, _ in samples]
-        membership = divide([part for _, _, part in samples], names, VALIDATION_SHARE, SEED)
-        self.reading_notes.add_unused([path for path, _, _ in samples], membership, "picture")
-        self.samples = [
-            (path, self.classes.index(name))
-            for (path, name, _), is_held in zip(samples, membership, strict=True)
-            if is_held is self.is_validation
-        ]
+        labelled = [(path, self.classes.index(name), part) for path, name, part in samples]
+        super().__init__(folder, labelled, self.is_validation, globals(), notes)
         self.reading_notes.add_missing(self.classes, {label for _, label in self.samples})
-        if BAD_PICTURES == "skip":
-            bad = {path for path, _ in self.samples if not is_readable(folder, path)}
-            self.samples = [sample for sample in self.samples if sample[0] not in bad]
-            self.reading_notes.add("Left out, because they cannot be read", sorted(bad), "picture")
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        path, label = self.samples[index]
-        try:
-            picture = self.read(os.path.join(self.folder, path))
-        except ValueError as error:
-            raise ValueError(f"{error}, or set bad_pictures to “skip”") from error
-        return picture if self.is_validation else augmented(picture, AUGMENT), label
-
-    def read(self, path: str) -> torch.Tensor:
-        return square_picture(path, CHANNELS, SIDE, self.white)
 
 
 class UserValDataset(UserDataset):

@@ -5,32 +5,16 @@ train, val or test, or in folders of these names, are the training and the valid
 rows are drawn for validation.
 """
 
-import collections
-import contextlib
-import csv
 import functools
-import gzip
-import io
 import os
 import re
 
 import numpy
 import torch
-from cells import (
-    MISSING_NUMBERS,
-    MISSING_VALUES,
-    NUMBER,
-    Format,
-    decoded,
-    footer_count,
-    format_of,
-    is_header,
-    names_in_header,
-    sign_of,
-    title_count,
-)
+from cells import MISSING_NUMBERS, MISSING_VALUES, Format, format_of, sign_of
 from notes import Notes
 from splits import divide, files, part_of
+from tables import join_names, numbers, read_table, target_of
 
 TARGET = ""
 TASK = "auto"
@@ -46,11 +30,10 @@ SCALE = "standard"
 VALIDATION_SHARE = 0.2
 SEED = 1
 
-DELIMITERS = {"tab": "\t", "semicolon": ";", "bar": "|", "comma": ",", "space": " "}
 TEXT_SUFFIXES = (".csv", ".tsv", ".tab", ".data", ".txt")
 SUFFIXES = (*TEXT_SUFFIXES, *(f"{suffix}.gz" for suffix in TEXT_SUFFIXES), ".parquet")
 OTHER_FILE = re.compile(r"(readme|licen[cs]e|\.names)[^/]*$", re.IGNORECASE)
-TEXT_LIMIT = MOST_CLASSES = 50
+TEXT_LIMIT = 50
 
 
 class UserDataset(torch.utils.data.Dataset):
@@ -124,8 +107,8 @@ class Table:
         self.formats = self.formats_of(columns, [*self.feature_columns, target_column])
         kept_rows = self.complete_rows(columns, row_labels, target_column)
         columns = [[column[row] for row in kept_rows] for column in columns]
-        self.targets, self.classes = self.target_of(
-            columns[target_column], self.formats[target_column]
+        self.targets, self.classes = target_of(
+            columns[target_column], self.formats[target_column], TASK, self.notes
         )
         labels = self.targets.tolist() if self.classes else [0] * len(kept_rows)
         parts = [parts[row] for row in kept_rows]
@@ -237,32 +220,8 @@ class Table:
         no_value = MISSING_VALUES if self.formats[column].kind == "texts" else MISSING_NUMBERS
         return [cell.casefold() in no_value for cell in cells]
 
-    def target_of(self, cells: list[str], form: Format) -> tuple[numpy.ndarray, list[str]]:
-        values = None if form.kind == "texts" else numbers(cells, form)
-        if TASK == "numbers" and values is None:
-            text = next(cell for cell in cells if not NUMBER.fullmatch(cell))
-            raise ValueError(f"the target is not a number everywhere: “{text}”")
-        if values is not None:
-            is_whole = numpy.isfinite(values).all() and (values == values.round()).all()
-            count = len(set(values))
-            are_few = count <= MOST_CLASSES and 2 * count <= len(values)
-            if TASK == "numbers" or (TASK == "auto" and not (is_whole and are_few)):
-                return values.astype(numpy.float32)[:, None], []
-            if is_whole:
-                class_values, classes = numpy.unique(values, return_inverse=True)
-                return classes.astype(numpy.int64), [str(int(value)) for value in class_values]
-        spellings = usual_spellings(cells)
-        others = [
-            f"{cell} as {usual}" for cell, usual in sorted(spellings.items()) if cell != usual
-        ]
-        self.notes.add(
-            "Read as one class, because only their capitals differ", sorted(others), "class"
-        )
-        texts, classes = numpy.unique([spellings[cell] for cell in cells], return_inverse=True)
-        return classes.astype(numpy.int64), texts.tolist()
-
     def features_of(self, path: str) -> numpy.ndarray:
-        names, columns, _ = read_table(path, Notes())
+        names, columns, _ = read_table(path, Notes(), DELIMITER, HEADER)
         columns = [*map(unmarked, columns)]
         feature_names = [self.names[n] for n in self.feature_columns]
         if set(feature_names) <= set(names) and len(set(feature_names)) == len(feature_names):
@@ -349,10 +308,13 @@ def read_folder(
     training = (
         training or [path for path in paths if path not in validation_paths] or validation_paths
     )
-    tables = [(path, *read_table(os.path.join(folder, path), notes)) for path in training]
+    tables = [
+        (path, *read_table(os.path.join(folder, path), notes, DELIMITER, HEADER))
+        for path in training
+    ]
     other_paths = []
     for path in validation_paths if validation_paths != training else []:
-        table = (path, *read_table(os.path.join(folder, path), notes))
+        table = (path, *read_table(os.path.join(folder, path), notes, DELIMITER, HEADER))
         # A test file without the target, as in competitions, cannot measure.
         if table[1] == tables[0][1] or part_of(path) == "validation":
             tables.append(table)
@@ -360,112 +322,6 @@ def read_folder(
             other_paths.append(path)
     notes.add("Left out, because they have other columns", other_paths, "file")
     return tables
-
-
-def read_table(path: str, notes: Notes) -> tuple[list[str], list[list[str]], list[str]]:
-    """Names of the columns, the columns as texts, and the place of each row for messages."""
-    file = os.path.basename(path)
-    if path.lower().endswith(".parquet"):
-        import pyarrow.parquet
-
-        try:
-            table = pyarrow.parquet.read_table(path)
-        except (OSError, ValueError) as error:
-            raise ValueError(f"{file} cannot be read: {error}") from error
-        cells = [
-            ["" if v is None else str(v) for v in table_column.to_pylist()]
-            for table_column in table.columns
-        ]
-        if not table.num_rows or not cells:
-            raise ValueError(f"{file} has no rows")
-        return table.column_names, cells, [f"{file}, row {n}" for n in range(1, len(cells[0]) + 1)]
-    text, separator = text_of(path)
-    delimiter = separator if separator and DELIMITER == "auto" else delimiter_of(text)
-    text = text.replace("\t", " ") if delimiter == " " else text
-    reader = csv.reader(io.StringIO(text, newline=None), delimiter=delimiter, skipinitialspace=True)
-    rows, row_labels = [], []
-    try:
-        for row in reader:
-            if any(cell.strip() for cell in row):
-                rows.append([cell.strip() for cell in row])
-                row_labels.append(f"{file}, line {reader.line_num}")
-    except csv.Error as error:
-        raise ValueError(f"{file}, line {reader.line_num}: {error}") from error
-    if not rows:
-        raise ValueError(f"{file} is empty")
-    titles = title_count(rows)
-    notes.add("Left out, because they are titles above the table", row_labels[:titles], "row")
-    rows, row_labels = rows[titles:], row_labels[titles:]
-    end = len(rows) - footer_count(rows)
-    notes.add("Left out, because they are sums or notes below the table", row_labels[end:], "row")
-    is_comment = [row[0][:1] == "#" and len(row) != len(rows[0]) for row in rows[:end]]
-    comments = [label for label, is_ in zip(row_labels, is_comment, strict=False) if is_]
-    notes.add("Left out, because they are comments in the table", comments, "row")
-    table_rows = [n for n in range(end) if not is_comment[n]]
-    rows, row_labels = [rows[n] for n in table_rows], [row_labels[n] for n in table_rows]
-    for row, row_label in zip(rows, row_labels, strict=True):
-        if len(row) != len(rows[0]):
-            raise ValueError(
-                f"{row_label} has {len(row)} columns, and the first has {len(rows[0])}"
-            )
-    has_names = HEADER == "yes" or (HEADER == "auto" and is_header(rows))
-    names, count = [f"column {n}" for n in range(1, len(rows[0]) + 1)], 0
-    if has_names:
-        names, count = names_in_header(rows)
-        more_labels = row_labels[1:count]
-        notes.add("Read as units or names, as they are below the header", more_labels, "row")
-    rows, row_labels = rows[count:], row_labels[count:]
-    if not rows:
-        raise ValueError(f"{file} has a header and no rows")
-    return names, [list(column) for column in zip(*rows, strict=True)], row_labels
-
-
-def text_of(path: str) -> tuple[str, str]:
-    with open(path, "rb") as file:
-        content = file.read()
-    if content[:2] == b"\x1f\x8b":
-        try:
-            content = gzip.decompress(content)
-        except (OSError, EOFError) as error:
-            raise ValueError(f"{os.path.basename(path)} is cut off or damaged: {error}") from error
-    return decoded(content)
-
-
-def delimiter_of(text: str) -> str:
-    """The delimiter that divides the first lines into equally many columns, two or more."""
-    if DELIMITER != "auto":
-        return DELIMITERS[DELIMITER]
-    lines = [line.strip(" ") for line in text[:100_000].splitlines()[:50] if line.strip()]
-    if len(text) > 100_000 and len(lines) < 50:
-        lines = lines[:-1]
-    line_counts = {}
-    for delimiter in DELIMITERS.values():
-        rows = [*csv.reader(lines, delimiter=delimiter, skipinitialspace=True)]
-        # Between words of a title are spaces, too.
-        counts = [*map(len, rows[title_count(rows) if delimiter != " " else 0 :])]
-        if len(set(counts)) == 1 and counts[0] > 1:
-            return delimiter
-        line_counts[delimiter] = max(counts.count(n) if n > 1 else 0 for n in counts or [0])
-    best = max(DELIMITERS.values(), key=lambda delimiter: line_counts[delimiter])
-    if 2 * line_counts[best] > len(lines):
-        return best
-    return max(DELIMITERS.values(), key=lines[0].count) if lines else ","
-
-
-def numbers(cells: list[str], form: Format) -> numpy.ndarray:
-    """The numbers of a column, NaN where one is missing."""
-    if form.decimal == "." and not form.unit and form.kind == "numbers":
-        with contextlib.suppress(ValueError):  # Of missing values, or of thousands.
-            return numpy.array(cells).astype(numpy.float64)
-    return numpy.array([form.parse(cell) for cell in cells])
-
-
-def usual_spellings(cells: list[str]) -> dict[str, str]:
-    """For each text the most frequent of those that differ in capitals only; letters are codes."""
-    spellings: dict[str, str] = {}
-    for cell, _ in collections.Counter(cells).most_common():
-        spellings.setdefault(cell.casefold() if len(cell) > 1 else cell, cell)
-    return {cell: spellings[cell.casefold() if len(cell) > 1 else cell] for cell in set(cells)}
 
 
 def unmarked(cells: list[str]) -> list[str]:
@@ -476,7 +332,3 @@ def unmarked(cells: list[str]) -> list[str]:
 
 def names_in(setting: str) -> list[str]:
     return [name.strip() for name in setting.split(",") if name.strip()]
-
-
-def join_names(names: list[str]) -> str:
-    return ", ".join(names[:20]) + (", …" if len(names) > 20 else "")

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.records.base.cells import format_of, is_header, number_in
+from backend.records.base.cells import (
+    delimiter_of,
+    format_of,
+    is_header,
+    number_in,
+    rows_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +52,9 @@ def test_a_number_alone_is_read_by_its_signs(text: str, number: float) -> None:
     assert number_in(text) == number
 
 
-@pytest.mark.parametrize("text", ["", "x", "1,2,3", "1,234,56", "12:30", "1.2.3", "4x4", "1-2"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "info", "1,2,3", "1,234,56", "12:30", "1.2.3", "4x4", "1-2"]
+)
 def test_a_list_or_another_text_is_no_number(text: str) -> None:
     with pytest.raises(ValueError, match=r"not a number"):
         number_in(text)
@@ -94,3 +102,25 @@ def test_each_way_to_write_a_number_is_read_back_alone_and_in_a_column(
 )
 def test_a_header_is_no_number_where_numbers_are_below(table: str, has_header: bool) -> None:
     assert is_header([row.split(",") for row in table.split("|")]) is has_header
+
+
+@pytest.mark.parametrize(
+    ("lines", "cells"),
+    [
+        (['18.0   8   307.0  12.0   70  1\t"chevrolet chevelle"'] * 3,
+         ["18.0", "8", "307.0", "12.0", "70", "1", "chevrolet chevelle"]),
+        (["1  2\t?", "3  ?\t4"], ["1", "2", "?"]),
+        ([" 1.5 \t 2 3 \t", "1 2 3  ", "4\t5\t6"], ["1.5", "2", "3"]),
+        (["1\t2 3", "1 2 3", "1 2\t3"], ["1", "2", "3"]),
+        (["48.1 11.5\t3"] * 3, ["48.1 11.5", "3"]),
+        (["New  York\t3"] * 3, ["New  York", "3"]),
+        (["2026-01-01  10:00\t3"] * 3, ["2026-01-01  10:00", "3"]),
+        (["0,70 80  82,Training"] * 3, ["0", "70 80  82", "Training"]),
+        (["a,b,c", "1,2,3", "4,5,6", "Total,9", "written in May"], ["a", "b", "c"]),
+    ],
+)  # fmt: skip
+def test_a_delimiter_divides_all_rows_and_no_cell_of_numbers_stays(
+    lines: list[str], cells: list[str]
+) -> None:
+    text = "\n".join(lines)
+    assert next(rows_of(text, delimiter_of(text)))[1] == cells

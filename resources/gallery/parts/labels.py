@@ -1,0 +1,255 @@
+"""Tables that name pictures and their labels, such as labels.csv with the columns id and breed."""
+
+import re
+import unicodedata
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from splits import part_of, part_of_folder
+
+SUBMISSION = re.compile(r"(^|[^a-z])(submission|sample|example)s?([^a-z]|$)")
+"""Words in the name of a file with labels that mean nothing."""
+CONTAINER = re.compile(
+    r"(^|[^a-z])(images?|imgs?|pictures?|photos?|frames?|jpe?g|png|parts?|batch)([^a-z]|$)"
+)
+"""Words in the name of a folder with pictures of all classes."""
+SPLIT_FILE = re.compile(r"(^|[^a-z])(splits?|partitions?|folds?)([^a-z]|$)")
+SPLIT_COLUMNS = {"split", "set", "subset", "usage", "partition", "dataset", "data set", "data_set"}
+LABEL_COLUMNS = (
+    *("label", "labels", "class_name", "classname", "class name", "class", "classes"),
+    *("target", "targets", "category", "categories", "label_name", "y"),
+)
+"""Names of the column to predict, of which the first in a table is meant."""
+FLAGS = dict.fromkeys(("0", "-1", "0.0", "False", "false"), False)
+FLAGS |= dict.fromkeys(("1", "1.0", "True", "true"), True)
+
+
+class PictureNames:
+    """The pictures of a dataset, by the names that tables and annotations have for them.
+
+    The suffix may be absent or another one. Capitals, the two ways in which é is stored, and %20 in
+    place of a blank are no difference. Folders decide between pictures of one name.
+    """
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.paths_by_name: dict[str, list[str]] = {}
+        for path in paths:
+            name = comparable(path).rpartition("/")[2]
+            for key in {name, name.rpartition(".")[0] or name}:
+                self.paths_by_name.setdefault(key, []).append(path)
+
+    def find_all(self, name: str, part: str = "") -> list[str]:
+        """The pictures that a name may mean; those of a part if others are not."""
+        parents, _, key = comparable(name).rpartition("/")
+        # Label Studio writes a part of a hash before the name of an uploaded file.
+        keys = (key, re.sub(r"\.[a-z]\w{1,3}$", "", key), re.sub(r"^[0-9a-f]{8}-", "", key))
+        paths = next((self.paths_by_name[k] for k in keys if k in self.paths_by_name), [])
+        if len(paths) > 1:
+            folders = parents.split("/")[::-1]
+            depths = [equal_count(folders, comparable(path).split("/")[-2::-1]) for path in paths]
+            paths = [p for p, depth in zip(paths, depths, strict=True) if depth == max(depths)]
+            same_name = [path for path in paths if re.split(r"[\\/]", path)[-1] == name]
+            paths = same_name or paths
+            paths = [p for p in paths if part and part_of(p.rpartition("/")[0]) == part] or paths
+        if len(paths) > 1 and part != "test":
+            paths = [p for p in paths if part_of(p.rpartition("/")[0]) != "test"] or paths
+        return paths
+
+    def find(self, name: str, part: str = "") -> str:
+        """The picture that a name means, the first of several, "" if there is none."""
+        return next(iter(self.find_all(name, part)), "")
+
+    def is_companion(self, path: str) -> bool:
+        """Whether a file is named like a picture, as its caption or its boxes are."""
+        return comparable(path).rpartition("/")[2].rpartition(".")[0] in self.paths_by_name
+
+
+def comparable(name: str) -> str:
+    """A path or the URL of a file, so that equal ones are equal texts."""
+    path = re.sub(r"^.*\?d=", "", unquote(name)).replace("\\", "/")
+    folded_path = unicodedata.normalize("NFD", path).casefold().strip()
+    return re.sub(r"^(\.*/)+", "", unicodedata.normalize("NFC", folded_path))
+
+
+def equal_count(names: Sequence[str], others: Sequence[str]) -> int:
+    """How many of the first ones are equal."""
+    pairs = zip(names, others, strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(names), len(others)))
+
+
+class NamedColumns(NamedTuple):
+    """The columns of a table as texts, and the position of each row for messages."""
+
+    path: str
+    names: list[str]
+    columns: list[list[str]]
+    row_labels: list[str]
+
+
+class LabelRow(NamedTuple):
+    """A row of a table with labels. ``pictures`` has those that its name may mean."""
+
+    name: str
+    pictures: list[str]
+    part: str
+    cells: list[str]
+    row_label: str
+
+
+class LabelTable(NamedTuple):
+    """The tables of one form that name pictures.
+
+    Attributes:
+        names: Of the columns but the ones with the pictures and the set.
+        other_paths: Tables that are not used.
+    """
+
+    paths: list[str]
+    names: list[str]
+    rows: list[LabelRow]
+    other_paths: list[str]
+
+
+def is_candidate(path: str) -> bool:
+    """Whether the file of a name can have labels."""
+    name = path.replace("\\", "/").rpartition("/")[2].lower()
+    return not (SUBMISSION.search(name) or SPLIT_FILE.search(name))
+
+
+def without_header(table: NamedColumns) -> NamedColumns:
+    """The table, whose names are its first row."""
+    names = [f"column {number}" for number in range(1, len(table.names) + 1)]
+    columns = [[name, *cells] for name, cells in zip(table.names, table.columns, strict=True)]
+    return NamedColumns(table.path, names, columns, [f"{table.path}, line 1", *table.row_labels])
+
+
+def find_labels(tables: Sequence[NamedColumns], pictures: PictureNames) -> LabelTable | None:
+    """The table with names of pictures and labels; others with its columns belong to it."""
+    named = [(table, picture_column(table, pictures)) for table in tables]
+    named = [
+        (without_header(table), n)
+        if n is not None and pictures.find(table.names[n])
+        else (table, n)
+        for table, n in named
+    ]
+    usable = [(table, n) for table, n in named if n is not None and len(table.names) > 1]
+    if not usable:
+        return None
+    main, column = max(usable, key=lambda pair: priority(pair[0]))
+    same = [table for table, n in usable if n == column and table.names == main.names]
+    # A picture in several lists is in the set of the first one.
+    same.sort(key=lambda table: (not part_of_file(table.path), table.path))
+    split = next(
+        (
+            n
+            for n, name in enumerate(main.names)
+            if name.casefold() in SPLIT_COLUMNS and n != column
+            if all(part_of_folder(cell) for table in same for cell in table.columns[n])
+        ),
+        None,
+    )
+    others = [
+        n
+        for n, name in enumerate(main.names)
+        # A column without a name is the index that pandas writes.
+        if n not in (column, split) and name not in ("", "Unnamed: 0")
+    ]
+    if not others:
+        return None
+    rows = []
+    for table in same:
+        part = part_of_file(table.path)
+        for n, name in enumerate(table.columns[column]):
+            row_part = part if split is None else part_of_folder(table.columns[split][n])
+            cells = [table.columns[m][n] for m in others]
+            paths = pictures.find_all(name, row_part)
+            rows.append(LabelRow(name, paths, row_part, cells, table.row_labels[n]))
+    paths = [table.path for table in same]
+    other_paths = [table.path for table in tables if table.path not in paths]
+    return LabelTable(paths, [main.names[n] for n in others], rows, other_paths)
+
+
+def priority(table: NamedColumns) -> tuple[bool, bool, int]:
+    path = table.path.lower()
+    is_training = part_of_file(path) == "training"
+    return is_training, bool(re.search("label|annot|class|list", path)), len(table.row_labels)
+
+
+def part_of_file(path: str) -> str:
+    return part_of(path.replace("\\", "/").rpartition("/")[2])
+
+
+def picture_column(table: NamedColumns, pictures: PictureNames) -> int | None:
+    """The column that names the most pictures, half of its cells or more; None if none does."""
+    best, most = None, 0
+    for n, cells in enumerate(table.columns):
+        matches = [path for path in map(pictures.find, cells) if path]
+        if 2 * len(matches) >= len(cells) and len({*matches}) > most:
+            best, most = n, len({*matches})
+    return best
+
+
+def choose_label(table: LabelTable, target: str = "") -> tuple[list[str], list[str]]:
+    """The names of the columns to predict, and the label of each row.
+
+    Columns of 0 and 1, of which one is 1 in each row, are the classes.
+
+    Raises:
+        ValueError: It is open which column is meant; the message names them.
+    """
+    columns = {name: [row.cells[n] for row in table.rows] for n, name in enumerate(table.names)}
+    if target and target not in columns:
+        raise ValueError(f"there is no column “{target}”: there are {join_names(columns)}")
+    usual = {name.strip().casefold(): name for name in reversed(columns)}
+    name = target or next((usual[label] for label in LABEL_COLUMNS if label in usual), "")
+    if name or len(columns) == 1:
+        name = name or table.names[0]
+        return [name], columns[name]
+    is_flag = {*FLAGS}.issuperset
+    if not all(map(is_flag, columns.values())):
+        raise ValueError(
+            f"any of the columns {join_names(columns)} in {table.paths[0]} can be the label; set "
+            "target to one of them"
+        )
+    flags = [*zip(*([FLAGS[c] for c in cells] for cells in columns.values()), strict=True)]
+    if {*map(sum, flags)} != {1}:
+        raise ValueError(
+            f"{table.paths[0]} gives a picture several of the labels {join_names(columns)}, or "
+            "none, and this loader reads one for each picture; set target to one of these columns"
+        )
+    return [*columns], [table.names[row.index(True)] for row in flags]
+
+
+def are_labels_of_folders(table: LabelTable, class_by_path: Mapping[str, str]) -> bool:
+    """Whether the folders are the classes: a column says so, or none is sure to be the label."""
+    folders = {*class_by_path.values()} - {""}
+    if len(folders) < 2 or all(part_of(name) for name in folders):
+        return False
+    rows = [
+        (row.cells, class_by_path.get(row.pictures[0], "")) for row in table.rows if row.pictures
+    ]
+    for n in range(len(table.names)):
+        pairs = {(cells[n], folder) for cells, folder in rows}
+        if len(pairs) == len({cell for cell, _ in pairs}) == len({name for _, name in pairs}) > 1:
+            return True
+    try:
+        choose_label(table)
+    except ValueError:
+        return not all(CONTAINER.search(name.lower()) for name in folders)
+    return False
+
+
+def several_labels(cells: Collection[str]) -> str:
+    """A cell with several labels such as “haze primary”, if its words make others, too; else ""."""
+    labels = sorted({*cells})
+    words = {label: re.split(r"[|;,]\s*|\s+", label) for label in labels}
+    is_marked = any(re.search(r"\w[|;]\w", label) for label in labels)
+    # Names of two words, such as those of birds, have more words than names.
+    if is_marked or 2 * len({word for parts in words.values() for word in parts}) < len(labels):
+        return next((label for label in labels if len(words[label]) > 1), "")
+    return ""
+
+
+def join_names(names: Collection[str]) -> str:
+    return ", ".join([*names][:20]) + (", …" if len(names) > 20 else "")
