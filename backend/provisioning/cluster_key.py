@@ -42,13 +42,13 @@ _HOST_KEY = re.compile(r"[a-z0-9][a-z0-9@.-]* [A-Za-z0-9+/]+={0,3}")
 
 @dataclass(frozen=True)
 class ClusterKey:
-    """``private`` is an OpenSSH key file, ``public`` its type and key in one line, no comment."""
+    """``private_key`` is an OpenSSH key file, ``public_key`` its type and key in one line."""
 
-    private: bytes
-    public: str
+    private_key: bytes
+    public_key: str
 
     def __repr__(self) -> str:
-        return f"ClusterKey({self.public!r})"
+        return f"ClusterKey({self.public_key!r})"
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def store_key(folder: Path, key: ClusterKey) -> ClusterKey:
         with open(
             os.open(temporary_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
         ) as file:
-            file.write(key.private)
+            file.write(key.private_key)
             file.flush()
             os.fsync(file.fileno())
         try:
@@ -279,7 +279,7 @@ def install_key(
     _private_folder(shell, home.ssh)
     command = _gate(shell, home, gate_python) if gate_python else ""
     private_path = str(home.ssh / PRIVATE_NAME)
-    has_changed = _replace(shell, private_path, key.private)
+    has_changed = _replace(shell, private_path, key.private_key)
     # OpenSSH ignores a key that others may read.
     _make(shell, ["chmod", "0600", "--", private_path], home.ssh)
     authorized_path = authorized_keys(shell)
@@ -289,7 +289,7 @@ def install_key(
         authorized_path.parent,
     )
     new_content = with_line(
-        _content(shell, str(authorized_path)), authorized_line(key.public, subnets, command)
+        _content(shell, str(authorized_path)), authorized_line(key.public_key, subnets, command)
     )
     has_changed = _replace(shell, str(authorized_path), new_content) or has_changed
     # sshd ignores a list that others may write to, and only logs that.
@@ -357,7 +357,7 @@ def remove_key(shell: Shell, home: NodeHome) -> bool:
         return False
     authorized_path = str(authorized_keys(shell))
     content = _content(shell, authorized_path)
-    new_content = without_line(content, key.public)
+    new_content = without_line(content, key.public_key)
     return new_content != content and _replace(shell, authorized_path, new_content)
 
 

@@ -20,14 +20,14 @@ from backend.datastore.library.zip_source import entry_names
 from backend.records.library.item import Kind
 from backend.records.library.project import ImportGuess, Project, ProjectPart
 
-_MOST_NAMES = 1000
-_MOST_FOLDERS = 300
+_MAX_NAMES = 1000
+_MAX_FOLDERS = 300
 # The folder, perhaps one that wraps it, its folders, and theirs.
 _DEPTH = 4
-_CODE = (Kind.MODEL, Kind.LOADER)
-_ENTRY_FILES = tuple(kind.entry_file for kind in _CODE)
-_DATA = re.compile(r"data(sets?)?", re.IGNORECASE)
-_NO_DATA = re.compile(
+_CODE_KINDS = (Kind.MODEL, Kind.LOADER)
+_ENTRY_FILES = tuple(kind.entry_file for kind in _CODE_KINDS)
+_DATA_FOLDER = re.compile(r"data(sets?)?", re.IGNORECASE)
+_NO_DATA_FOLDER = re.compile(
     r"(docs?|notebooks?|scripts?|tests?|configs?|conf|results?|runs?|logs?|checkpoints?|weights"
     r"|outputs?|figures?|plots?|examples?|assets|src|lib|bin|tools|models?)",
     re.IGNORECASE,
@@ -63,18 +63,20 @@ def recognise(paths: Iterable[str]) -> ImportGuess:
     names = tree.names_in(top)
     has_code = any(name.endswith((".py", ".sh")) for name in names)
     default_kind = Kind.SCRIPT if has_code else Kind.DATASET
-    kind = next((k for k in _CODE if k.entry_file in names), default_kind)
-    homes = {kind: home for kind in reversed(_CODE) if (home := tree.home(kind)) is not None}
-    if len(homes) < len(_CODE):
+    kind = next((k for k in _CODE_KINDS if k.entry_file in names), default_kind)
+    home_by_kind = {
+        kind: home for kind in reversed(_CODE_KINDS) if (home := tree.home(kind)) is not None
+    }
+    if len(home_by_kind) < len(_CODE_KINDS):
         return ImportGuess(kind)
-    code_folders = frozenset(homes.values())
-    loader = homes[Kind.LOADER]
+    code_folders = frozenset(home_by_kind.values())
+    loader = home_by_kind[Kind.LOADER]
     data = tree.data(top, code_folders) or tree.data(
         loader, code_folders, folders_only=len(code_folders) > 1
     )
     data_paths = data.display_paths if data else []
     parts = {Kind.DATASET: data} if data else {}
-    for code, home in homes.items():
+    for code, home in home_by_kind.items():
         inner_paths = (path.removeprefix(f"{home}/") for path in data_paths if _is_in(path, home))
         parts[code] = ProjectPart(home, excluded_paths=frozenset(inner_paths))
     top_names = () if top in code_folders else sorted(tree.names_in(top))
@@ -101,7 +103,7 @@ class _Tree:
                     break
                 names = self._names.setdefault(folder, set())
                 is_file = depth == len(parts) and not path.endswith("/")
-                if len(names) < _MOST_NAMES or part in _ENTRY_FILES:
+                if len(names) < _MAX_NAMES or part in _ENTRY_FILES:
                     names.add(part if is_file else f"{part}/")
                 folder = _join(folder, part)
         self.top = ""
@@ -132,11 +134,13 @@ class _Tree:
         folders = [n for n in self._folders(folder) if _join(folder, n) not in homes]
         codeless_folders = [n for n in folders if not self._has_code(_join(folder, n))]
         data_folders = [n for n in folders if self._is_called_data(_join(folder, n))]
-        data_folders = data_folders or [n for n in codeless_folders if not _NO_DATA.fullmatch(n)]
+        data_folders = data_folders or [
+            n for n in codeless_folders if not _NO_DATA_FOLDER.fullmatch(n)
+        ]
         if not data_folders and not folders_only:
             names = self.names_in(folder)
             files = [n for n in names if _DATA_FILE.fullmatch(n)]
-            if files and len(names) < _MOST_NAMES:
+            if files and len(names) < _MAX_NAMES:
                 return ProjectPart(folder, included_names=frozenset(files))
             data_folders = codeless_folders if len(codeless_folders) == 1 else []
         if len(data_folders) == 1:
@@ -162,7 +166,9 @@ class _Tree:
         names = self.names_in(folder)
         is_package = "__init__.py" in names
         is_code = bool(names) and all(name.endswith(".py") for name in names)
-        return bool(_DATA.fullmatch(PurePath(folder).name)) and not is_package and not is_code
+        return (
+            bool(_DATA_FOLDER.fullmatch(PurePath(folder).name)) and not is_package and not is_code
+        )
 
 
 def _join(folder: str, name: str) -> str:
@@ -177,14 +183,12 @@ def _names(folder: Path) -> Iterator[str]:
     """Yield the first names in each of the first folders, level by level."""
     pending_folders = deque([("", folder)])
     examined_count = 0
-    while pending_folders and examined_count < _MOST_FOLDERS:
+    while pending_folders and examined_count < _MAX_FOLDERS:
         prefix, folder_path = pending_folders.popleft()
         examined_count += 1
         try:
             with os.scandir(folder_path) as entries:
-                listing = [
-                    (entry.name, _is_folder(entry)) for entry in islice(entries, _MOST_NAMES)
-                ]
+                listing = [(entry.name, _is_folder(entry)) for entry in islice(entries, _MAX_NAMES)]
         except OSError:
             _log.info("%s could not be listed", folder_path, exc_info=True)
             continue
@@ -192,7 +196,7 @@ def _names(folder: Path) -> Iterator[str]:
             yield f"{prefix}{name}/" if is_folder else f"{prefix}{name}"
             if is_folder and prefix.count("/") < _DEPTH - 1 and not is_litter(Kind.MODEL, name):
                 pending_folders.append((f"{prefix}{name}/", folder_path / name))
-        if len(listing) >= _MOST_NAMES:
+        if len(listing) >= _MAX_NAMES:
             yield from (prefix + name for name in _ENTRY_FILES if (folder_path / name).is_file())
 
 

@@ -25,7 +25,7 @@ SCHEMA = 1
 PROCESSES_PER_CORE = 4
 """Limit of processes for each core: more would only wait for each other."""
 LOWEST, HIGHEST = -100, 100
-LONGEST_S = 366 * 86400.0
+MAX_LENGTH_S = 366 * 86400.0
 STEP = 1024.0
 """Distance between the positions of two jobs that were queued one after the other."""
 
@@ -158,7 +158,7 @@ class QueueEntry(Record, label="queued job", newest_schema=SCHEMA, rules=STRICT)
         entry = super().from_dict(raw)
         if entry.not_before:
             parse_time(entry.not_before)
-        if not isfinite(entry.position) or not 0 <= entry.length_s <= LONGEST_S:
+        if not isfinite(entry.position) or not 0 <= entry.length_s <= MAX_LENGTH_S:
             raise ValueError("queued job without a place, or with an impossible length")
         return entry
 

@@ -38,8 +38,8 @@ from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import NodeState, Presence
 from backend.records.queue.entry import (
     HIGHEST,
-    LONGEST_S,
     LOWEST,
+    MAX_LENGTH_S,
     STEP,
     Queue,
     QueuedJob,
@@ -417,8 +417,8 @@ def _entry_changes(previous_entry: QueueEntry, entry: QueueEntry) -> str:
 def _check(priority: int, length_s: float) -> None:
     if not LOWEST <= priority <= HIGHEST:
         raise BackendError(f"A priority is between {LOWEST} and {HIGHEST}, not {priority}.")
-    if not 0 <= length_s <= LONGEST_S:
-        longest_text = f"{LONGEST_S / 3600:.0f}"
+    if not 0 <= length_s <= MAX_LENGTH_S:
+        longest_text = f"{MAX_LENGTH_S / 3600:.0f}"
         raise BackendError(f"A length is up to {longest_text} hours, not {length_s / 3600:g}.")
 
 

@@ -14,8 +14,8 @@ from backend.records.nodes.reading import NodeState
 from backend.records.queue.entry import (
     FORMS,
     HIGHEST,
-    LONGEST_S,
     LOWEST,
+    MAX_LENGTH_S,
     QueueEntry,
     parse_start_time,
 )
@@ -131,7 +131,7 @@ def queue_question(
     def read_hours() -> float:
         text = hours_edit.text().strip().replace(",", ".")
         hours = float(text) if text else 0.0
-        if not 0 <= hours * 3600 <= LONGEST_S:
+        if not 0 <= hours * 3600 <= MAX_LENGTH_S:
             raise ValueError
         return hours
 
@@ -142,7 +142,7 @@ def queue_question(
         try:
             read_hours()
         except ValueError:  # Of any text.
-            hours_field.set_error(f"A number up to {LONGEST_S / 3600:.0f}")
+            hours_field.set_error(f"A number up to {MAX_LENGTH_S / 3600:.0f}")
         field.set_note(f"For example {FORMS}. Empty: as soon as possible.")
         try:
             start_time = read_time()
