@@ -24,7 +24,7 @@ OTHER_KEY = cluster_key.make_key()
 SUBNET = "10.77.0.0/24"
 LINE = cluster_key.authorized_line(KEY.public_key, SUBNET)
 GPU1 = Peer("gpu1", "10.77.0.2", 0, "lab", f"{KEY.public_key}")
-GPU2 = Peer("gpu2", "10.77.0.3", 2222, "", f"{OTHER_KEY.public}")
+GPU2 = Peer("gpu2", "10.77.0.3", 2222, "", f"{OTHER_KEY.public_key}")
 PATHS = {"identity": "/home/lab/rm/ssh/id_cluster", "known_hosts": "/home/lab/rm/ssh/known_hosts"}
 
 lists = st.lists(
@@ -35,7 +35,7 @@ lists = st.lists(
                 b"",
                 b"# " + LINE.encode(),
                 f"ssh-ed25519 AAAA {cluster_key.COMMENT}".encode(),
-                cluster_key.authorized_line(OTHER_KEY.public, SUBNET).encode(),
+                cluster_key.authorized_line(OTHER_KEY.public_key, SUBNET).encode(),
                 f"{KEY.public_key} me@laptop\r".encode(),
             ]
         ),
@@ -74,7 +74,7 @@ def test_another_subnet_takes_the_old_line_s_place_once(
 
 def test_the_key_is_let_in_from_the_subnet_and_from_nodes_outside_of_it() -> None:
     entry = NodeEntry("gpu1", NodeAddress("gpu1"), ranks_address="10.77.0.2/24")
-    outside = Peer("gpu3", "10.99.0.4", 0, "", OTHER_KEY.public, ("10.77.0.9", "fd00::4"))
+    outside = Peer("gpu3", "10.99.0.4", 0, "", OTHER_KEY.public_key, ("10.77.0.9", "fd00::4"))
     assert cluster_key.sources(entry, [GPU1, GPU2]) == SUBNET
     assert cluster_key.sources(entry, [GPU1, GPU2, outside]) == f"{SUBNET},10.99.0.4,fd00::4"
     line = cluster_key.authorized_line(KEY.public_key, cluster_key.sources(entry, [outside]))
@@ -181,7 +181,7 @@ def test_openssh_reads_the_client_file_as_intended(tmp_path: Path) -> None:
         Peer("gpu1", "10.77.0.2", -1, "lab", KEY.public_key),
         Peer("gpu1", "10.77.0.2", 0, "la b", KEY.public_key),
         Peer("gpu1", "10.77.0.2", 0, "%u", KEY.public_key),
-        Peer("gpu1", "10.77.0.2", 0, "lab", f"{KEY.public_key}\n* {OTHER_KEY.public}"),
+        Peer("gpu1", "10.77.0.2", 0, "lab", f"{KEY.public_key}\n* {OTHER_KEY.public_key}"),
         Peer("gpu1", "10.77.0.2", 0, "lab", ""),
     ],
 )
