@@ -10,7 +10,7 @@ _CGROUPS = "/sys/fs/cgroup"
 
 
 def usable_cores() -> int:
-    """Return their number, which taskset, a batch system, systemd or a container may limit.
+    """Return the number of usable processors; taskset, a scheduler or a container may limit it.
 
     Of a quota of 1.5 processors one core is used: a second would wait half of the time, and the
     first for it.

@@ -396,7 +396,7 @@ class _SetUpWork:
         return "".join(f", {package}" for package in self._plan.options.packages)
 
     def _missing_packages(self, packages: Sequence[str]) -> Sequence[str]:
-        """Return those of these packages that the environment does not have."""
+        """Return the packages that the environment does not have."""
         if not packages:
             return ()
         argv = [str(self._folder / "bin/python"), "-I", "-c", _LIST_MISSING, *packages]

@@ -75,7 +75,7 @@ class JobFile:
     tags: tuple[str, ...]
 
     def parts(self) -> dict[Kind, Pin]:
-        """Return its model, dataset and loader.
+        """Return model, dataset and loader of the job.
 
         Raises:
             BackendError: It runs a script.

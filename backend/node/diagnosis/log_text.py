@@ -133,7 +133,7 @@ TAIL_SLACK = 30
 
 
 def is_ordinary(line: str) -> bool:
-    """Return whether it is a line that a working program writes."""
+    """Return whether a working program writes such a line."""
     return bool(line.strip()) and not _FAILURE_LINE.search(line)
 
 

@@ -292,7 +292,7 @@ def _boxed_frames(lines: Sequence[str], bottom: int) -> tuple[TracebackFrame, ..
 
 
 def _is_below_bare_frame(lines: Sequence[str], index: int) -> bool:
-    """Return whether it is the code below a frame, in a traceback that lost its indentation."""
+    """Return whether a line is the code below a frame, in a traceback that lost its indentation."""
     return index > 0 and lines[index - 1].startswith('File "')
 
 

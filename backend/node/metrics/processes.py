@@ -32,7 +32,7 @@ class ProcessReader:
         self._last_result: tuple[HostProcess, ...] = ()
 
     def read(self, gpu_pids: frozenset[int]) -> tuple[HostProcess, ...]:
-        """Return those with the highest use, and those on a GPU.
+        """Return the processes with the highest use, and those on a GPU.
 
         The first call shows no use of processors; after the second, most calls return the last
         result. Arguments are left out: other users may have a password among them.

@@ -124,7 +124,7 @@ def _open_ids(folder: SearchFolder) -> tuple[str, ...]:
 
 
 def _state_of(folder: JobFolder) -> _Signature:
-    """Return what changes when a trial may have another value of an epoch, or has ended."""
+    """Return a value that changes when a trial may have another value of an epoch, or has ended."""
     _, epoch, step = last_written(folder.history)
     run = folder.newest_run()
     has_ended = folder.attempt(run).exit.exists()

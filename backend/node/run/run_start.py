@@ -76,7 +76,7 @@ def move_earlier_runs(folder: JobFolder, run: int, files: Files) -> None:
 
 
 def _move_back(folder: JobFolder, run: int, files: Files) -> None:
-    """Undo `move_earlier_runs`; it needs no room. What is new goes to the folder of the claim."""
+    """Undo `move_earlier_runs`; it needs no space. New files go to the folder of the claim."""
     target = folder.started_over_runs / str(run - 1)
     attempts = target / "attempts"
     # It is made last: without it, nothing was moved.

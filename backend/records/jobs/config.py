@@ -560,7 +560,7 @@ def _file_value(value: Any) -> Any:
 
 
 def _changed_values(record: Any) -> dict[str, Any]:
-    """Return what is not the default: a node with an older version knows fewer settings."""
+    """Return the settings that differ from the default: an older node knows fewer settings."""
     defaults = vars(type(record)())
     return {key: value for key, value in vars(record).items() if value != defaults[key]}
 

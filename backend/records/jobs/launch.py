@@ -138,7 +138,7 @@ class Launch(Record, label="launch record", rules=STRICT):
 
     @property
     def is_trial(self) -> bool:
-        """Return whether it belongs to no job: such a run is not continued, and sends nothing."""
+        """Return whether the run has no job: such a run is not continued, and sends nothing."""
         return self.steps_limit > 0 or self.job_id.startswith(TRIAL_PREFIX)
 
     @property

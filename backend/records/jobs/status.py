@@ -87,7 +87,7 @@ class Continuation(Record, label="continued run"):
 
     @property
     def is_short(self) -> bool:
-        """Return whether it has fewer nodes than the user chose."""
+        """Return whether the run has fewer nodes than the user chose."""
         return len(self.placement) < len(self.chosen_nodes)
 
     @property

@@ -80,7 +80,7 @@ class JobView:
 
     @property
     def resumes(self) -> bool:
-        """Return whether it can continue from a checkpoint: a script needs arguments for it."""
+        """Return whether the job can continue from a checkpoint; a script needs arguments."""
         return not self.is_script or bool(self.config.resume_arguments)
 
     @property
@@ -106,7 +106,7 @@ class JobView:
 
     @property
     def process_count(self) -> int:
-        """Return its GPUs, or its processes on CPUs; one process may have several GPUs."""
+        """Return the GPUs, or the processes on CPUs; one process may have several GPUs."""
         return sum(placement.process_count for placement in self.config.placement)
 
     @property
@@ -123,7 +123,7 @@ class JobView:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Return its nodes, or the cluster whose scheduler has not chosen them yet."""
+        """Return the nodes, or the cluster whose scheduler has not chosen them yet."""
         if self.config.allocation is not None and not self.config.names_nodes:
             return (self.config.allocation.cluster,)
         return tuple(placement.node for placement in self.config.placement)

@@ -65,7 +65,7 @@ class ModelLayers(Record, label="list of layers", rules=TOOL_RULES):
 
     @property
     def multiply_adds(self) -> int | None:
-        """Return those of all layers for one sample, None if they could not be counted."""
+        """Return the sum of all layers for a sample, None if it could not be counted."""
         counts = [layer.multiply_adds for layer in self.layers if layer.multiply_adds is not None]
         return sum(counts) if len(counts) == len(self.layers) else None
 

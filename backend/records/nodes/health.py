@@ -32,7 +32,7 @@ def missed_after_s(reading: NodeReading | None) -> float:
 
 
 def unknown_reason(reading: NodeReading | None) -> str:
-    """Return what of a node's health is not known, in words; "" if all is."""
+    """Return the part of a node's health that is not known, as text; "" if all is."""
     if reading is None:
         return "no reading yet"
     if reading.disk_free_bytes is None:

@@ -162,7 +162,7 @@ class Gpu:
 
     @property
     def compute_processes(self) -> tuple[GpuProcess, ...]:
-        """Processes that compute. What only draws leaves the GPU free: a display cannot move."""
+        """Processes that compute; drawing alone leaves the GPU free: a display cannot move."""
         listed_processes = tuple(process for process in self.processes if not process.only_draws)
         unlisted_holder = self.unlisted_holder
         return listed_processes if unlisted_holder is None else (*listed_processes, unlisted_holder)

@@ -197,7 +197,7 @@ class QueuedJob:
         return f"{self.entry.reason} {self.message}".lstrip()
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``--json`` prints of it."""
+        """Return the fields that ``--json`` prints."""
         entry = self.entry
         return {
             "id": entry.job_id,

@@ -177,7 +177,7 @@ class _JobWatch:
         self._lock = threading.Lock()
 
     def condition(self, folder: OpenJob, run: int, launcher: Launcher) -> Condition | None:
-        """Return what is known of a run; the first time it waits for an answer."""
+        """Return the known condition of a run; the first call waits for an answer."""
         key = folder.job_id, run
         with self._lock:
             is_new = key not in self._launchers

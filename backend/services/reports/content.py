@@ -59,7 +59,7 @@ _NO_HISTORY = HistoryUpdate()
 
 @dataclass(frozen=True)
 class Subject:
-    """The jobs of a report. Those of a sweep are sorted, the best first."""
+    """The jobs of a report; the jobs of a sweep are sorted, the best first."""
 
     title: str
     views: Sequence[JobView]
