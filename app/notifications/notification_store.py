@@ -26,7 +26,7 @@ class JobEnds:
     Attributes:
         until_s: Time of the last known end of each head node, in seconds since 1970, by its clock.
             Clocks of two nodes are never compared.
-        live: Job and run of those that were live. A wrong clock hides none of their ends.
+        live_runs: Job and run of those that were live. A wrong clock hides none of their ends.
     """
 
     until_s: Mapping[str, float] = field(default_factory=dict)

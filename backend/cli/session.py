@@ -45,7 +45,7 @@ class Session:
 
     Attributes:
         as_json: The result is one JSON document.
-        asks: A user at a terminal can be asked.
+        can_ask: A user at a terminal can be asked.
         open_window: Opens the window, which the command line does not know.
         draw: Draws the plot of a study; None if it cannot.
     """

@@ -258,7 +258,7 @@ class RunStateReader:
         if run != self._run:
             self._run, self._run_seen_s = run, now_s
         self._read_status(problems)
-        self._note_news(now_s)
+        self._note_progress(now_s)
         supervision = self._supervision(run, problems)
         is_submitted = run > 0 and scheduler_of_run(folder.attempt(run)) is not None
         # Read last: a supervisor writes it before it goes, so that one that is gone without it
@@ -306,7 +306,7 @@ class RunStateReader:
             condition=condition,
         )
 
-    def _note_news(self, now_s: float) -> None:
+    def _note_progress(self, now_s: float) -> None:
         """Note when the heartbeat of the status, and its step, last moved."""
         if self._status is None:
             return

@@ -51,7 +51,7 @@ class NotificationDelivery:
 
     Attributes:
         failure: Why the last try failed, one sentence, or "".
-        failed: The kind of target of that try, or "".
+        failed_target: The kind of target of that try, or "".
     """
 
     def __init__(

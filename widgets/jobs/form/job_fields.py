@@ -80,7 +80,7 @@ class JobFields(QObject):
     Attributes:
         weights: The control of the field for the weights to start from.
         runs_script: Whether the job runs a script and has only the settings of such jobs.
-        swept: The fields that have several values.
+        swept_fields: The fields that have several values.
 
     Signals:
         changed: The user changed a field; not emitted while a draft is loaded.
