@@ -20,7 +20,8 @@ from backend.training.curve_formats import SERIES
 
 _GAP = r"\b\.{0,3}[^\w\n+.-]{0,5}[ \t]{0,12}"
 _POSITION = re.compile(
-    r"(?<![^\W\d_])(?<!num_)(?<!max_)(?<!total_)(?<!n_)(?:"
+    r"(?<![^\W\d_])(?<!num_)(?<!max_)(?<!total_)(?<!n_)"
+    r"(?<!loss_)(?<!acc_)(?<!accuracy_)(?<!score_)(?<!error_)(?:"
     r"(?:epoche?|époque|[eé]poca|durchlauf|эпоха|エポック|에폭|轮次|ep)"
     rf"{_GAP}(?P<epoch>{PLAIN_COUNT}(?:\.\d+)?)"
     rf"|(?<!\d)(?P<numbered_epoch>{PLAIN_COUNT})(?:st|nd|rd|th)?[ -]?epoch"
@@ -30,7 +31,7 @@ _POSITION = re.compile(
     r"|(?:global[ _]step|n(?:um_)?updates|step|iter|iteration|itr|it|episode|generation|gen|round"
     r"|tick|schritt|étape|pas+o|шаг|итерация|ステップ|步|up(?=\.)|update|(?<!/)batch"
     r"|(?<!\w )(?<!\w  )(?:steps|iters|iterations|updates))"
-    rf"{_GAP}(?P<step>{COUNT}(?:\.\d+)?[kM]?))(?![\w.]*\d|,\d)"
+    rf"{_GAP}(?P<step>{COUNT}(?:\.\d+)?[kM]?))(?![\w.]*\d|[,:]\d)"
     rf"(?:\s*(?:/|of\b|von\b|sur\b|de\b)\s*(?P<total>{COUNT}(?:\.\d{{3}})*[kM]?)(?!\d|\s*/\s*\d)(?:\s*轮)?)?",
     re.IGNORECASE,
 )
@@ -38,7 +39,9 @@ _WARNING = re.compile(r"\bWarning: ")
 _HAS_NUMBER = re.compile(r"\d|\bnan\b|\binf\b", re.IGNORECASE)
 _EPOCH_GROUPS = ("epoch", "numbered_epoch", "chinese_epoch", "train_epoch")
 _POINTED = re.compile(r"[1-9]\d{0,2}(?:\.\d{3})+")
-_LEADING_COUNT = re.compile(r"\s*(?:\[(\d+)\]|(\d+)[:.)])\s")
+_LEADING_COUNT = re.compile(
+    rf"\s*(?:\[(\d+)\]|(\d+)[:.)]|(\d+)(?=\s+[^\W\d][\w ]{{0,40}}[:=]\s*{NUMBER}))\s", re.IGNORECASE
+)
 """The iteration before the values, as gradient boosting prints it: ``[10]``, ``10:``, ``10.``."""
 _LEADING_PARTS = re.compile(r"\s*\[(\d+)/(\d+)\]\s*\[\d+/\d+\]")
 """Epoch and batch: ``[1/5][50/1583]``."""
@@ -93,7 +96,7 @@ _RATE = re.compile(r"\blr\b|rate$|norm", re.IGNORECASE)
 """What an evaluation has not."""
 _OPEN_GROUP = re.compile(r"(\w+)[\[(][^][()]*$")
 _ITEM_START = re.compile(r"[,|;:\])(\t]\s*$|\s[- ]\s*$")
-_ITEM_END = re.compile(r"\s*%?\s*(?:[,|;)\t]|$|\s[:*-]\s)|\s{2,}")
+_ITEM_END = re.compile(r"\s*%?\s*(?:[,|;)\t]|\.?$|\s[:*-]\s)|\s{2,}")
 """What is around ``mfu 3.6%`` in a line such as ``iter 10: loss 3.9, mfu 3.6%``."""
 _EPOCH_PART = re.compile(
     rf"(?:^|[\[(|])\s*(?P<part>{COUNT})\s*/\s*(?P<total>{COUNT})|\b\d+-\d+\s?batch",
@@ -138,12 +141,15 @@ _NO_VALUES = re.compile(
     re.IGNORECASE,
 )
 """Names of times, settings and places in the code, which are no metrics."""
+_OF_STEP = re.compile(r"[^\W_]_(?:step|epoch)\Z")
+"""The end of Lightning's ``train_loss_step``."""
 _UNITS = frozenset(("s", "sec", "secs", "second", "seconds", "ms", "min", "minutes", "h", "hours"))
 
 
 def has_no_values(name: str) -> bool:
     """Return whether a name is that of a time or a setting, such as ``ETA`` or ``seed``."""
-    return bool(_NO_VALUES.search(name))
+    is_metric_of_step = _OF_STEP.search(name) and is_metric_name(name)
+    return bool(_NO_VALUES.search(name)) and not is_metric_of_step
 
 
 def is_split(text: str) -> bool:
@@ -158,6 +164,7 @@ class LineReader:
         position: The epoch, or else the step, of the lines before: it counts for lines without one.
         has_read_position: Whether a line had it.
         counts: The epoch and the step in the last line itself.
+        first_leads: The text before the first values of each name of which other lines are series.
     """
 
     def __init__(self) -> None:
@@ -172,6 +179,7 @@ class LineReader:
         self._leads: dict[frozenset[str], tuple[str, Mapping[str, float]]] = {}
         """The text before the values of these names, and its last position."""
         self._other_leads: dict[frozenset[str], set[str]] = {}
+        self.first_leads: dict[str, str] = {}
         self._evaluated_names: set[str] = set()
         """The names in the last line, if it has no position and its values are of an evaluation."""
 
@@ -251,6 +259,7 @@ class LineReader:
         other_leads = self._other_leads.setdefault(key, set())
         if position == last_position and len(other_leads) < _MAX_LEADS:
             other_leads.add(lead)
+            self.first_leads |= dict.fromkeys(key, first_lead)
         return {SERIES: lead} if lead in other_leads else {}
 
     def _counts_in(self, line: str, decimal: str) -> tuple[dict[str, float], dict[str, float]]:
@@ -273,7 +282,7 @@ class LineReader:
         if counts or "epoch" in self.position:
             return counts, totals
         if leading_count := _LEADING_COUNT.match(line):
-            return {"step": float(leading_count[1] or leading_count[2])}, {}
+            return {"step": float(next(filter(None, leading_count.groups())))}, {}
         if part := _LEADING_PART.match(line):
             return {"step": _count(part[1], "")}, {"total_steps": _count(part[2], "")}
         if progress := _PROGRESS.search(line):

@@ -51,6 +51,7 @@ _END = re.compile(
     r"\b(?:done|finish|complete|end|took|elapsed|time|\d+(?:\.\d+)? ?s(?:ec\w*)?\b)", re.IGNORECASE
 )
 _LEVELS = frozenset(("debug", "info", "warning", "warn", "error", "note"))
+_NORM = re.compile(r"\|\|(\w+)\|\|")
 _BAR = re.compile(r"\s*:?\s*\d+%\|[^|]*\|\s*\d+/\d+.*")
 _NAMED_NUMBER = re.compile(
     rf"\|?\s*(?P<name>[^\W\d](?:[^|=:.]|[.:](?=\S)){{0,60}}?)\s*"
@@ -105,7 +106,7 @@ class LogReader:
         """
         if len(line) > LONGEST_LINE:
             return
-        text = _PREFIX.sub("", line, count=1)
+        line = text = _NORM.sub(r"\1", _PREFIX.sub("", line, count=1))
         if (match := _SERIES.match(text)) is not None:
             yield from self._end_block()
             self._start_series(match[1].casefold(), match[2])
@@ -134,7 +135,7 @@ class LogReader:
             self._table.end_header()
             self._is_ruled = bool(text.strip())
             return
-        text = _BAR.sub("", _PREFIX.sub("", text, count=1)).strip()
+        text = _BAR.sub("", text).strip()
         row = (
             self._dictionary(line)
             or self._table.row(text, line, has_position=bool(self._position))
@@ -158,6 +159,11 @@ class LogReader:
             if self._lines.has_read_position:
                 self._unsure_blocks.clear()
             yield row
+
+    @property
+    def first_leads(self) -> Mapping[str, str]:
+        """The text before the first values of each name of which other lines are series."""
+        return self._lines.first_leads
 
     @property
     def _position(self) -> Mapping[str, float]:
@@ -251,6 +257,9 @@ class LogReader:
         return self._lines.read(match.string)
 
 
+_MAX_EARLY_ROWS = 100
+
+
 class _PositionOrder:
     """Finds out whether a program prints an epoch or a step above its values, or below them.
 
@@ -280,6 +289,7 @@ class _PositionOrder:
                 self._later_rows += rows
             else:
                 self._early_rows += rows
+                self._is_below = None if len(self._early_rows) < _MAX_EARLY_ROWS else False
                 yield from rows
         else:
             if self._is_below is None and not self._first_position:

@@ -497,10 +497,14 @@ class ScriptMetrics:
         step = self._counted_step(positioned_row, counter.of_series(series), header_count)
         self._changed_steps.add(step)
         key = (path, series, positioned_row.group)
-        for tag, value in metrics.items():
-            is_text = path in _REPEATS
-            if is_text and self._is_summary((series, tag), positioned_row.step, frozenset(metrics)):
-                continue
+        for name, value in metrics.items():
+            tag = name
+            if path in _REPEATS and self._is_summary(
+                (series, name), positioned_row.step, frozenset(metrics)
+            ):
+                if positioned_row.step is not None:
+                    continue
+                tag = f"epoch/{name}"
             self._compare(tag, key, step, value, row_hash)
             self._steps.setdefault(step, {})[tag, key] = value
         return True
@@ -539,7 +543,7 @@ class ScriptMetrics:
             curve: The series and the name of the metric.
         """
         if step is None:
-            return False
+            return self._names_by_curve.get(curve, names) != names
         if step != self._newest_text_step:
             self._newest_text_step, self._names_by_curve = step, {}
         return self._names_by_curve.setdefault(curve, names) != names
@@ -565,7 +569,11 @@ class ScriptMetrics:
             pairs = [(tag, min(key, other_key), max(key, other_key)) for other_key in unique_keys]
             if not any(self._agreements.get(pair) for pair in pairs):
                 unique_keys.append(key)
-        parts = [[*path, *filter(None, groups)] for path, *groups in unique_keys]
+        leads = self._log_reader.first_leads
+        parts = [
+            [*path, *filter(None, (series or leads.get(tag, ""), group))]
+            for path, series, group in unique_keys
+        ]
         for key, label in zip(unique_keys, _labels(parts), strict=True):
             yield key, f"{label}/{tag}" if label else tag
 
