@@ -190,7 +190,7 @@ class RunStateReader:
     ) -> None:
         """Store the parts.
 
-        See `StatusWatch.silent` and `LauncherService.condition`.
+        See `StatusWatch.silent_nodes` and `LauncherService.condition`.
         """
         self._folder = folder
         self._submitted_condition = submitted_condition
