@@ -109,18 +109,20 @@ class Banner(QFrame):
 
     def _update_direction(self) -> None:
         """Use a single line if the text fits."""
-        in_line = not self._is_stacked and self._line_width() <= self.width()
+        is_in_line = not self._is_stacked and self._line_width() <= self.width()
         if self._is_compact:
             self._text.setVisible(bool(self._text.text()) and not self._fills_both_lines())
-        if in_line == self._is_in_line:
+        if is_in_line == self._is_in_line:
             return
-        self._is_in_line = in_line
+        self._is_in_line = is_in_line
         direction = QBoxLayout.Direction
-        self._text_layout.setDirection(direction.LeftToRight if in_line else direction.TopToBottom)
-        self._text_layout.setSpacing(S2 if in_line else _LINES_GAP)
-        self._row.setContentsMargins(*(_IN_LINE_MARGINS if in_line else self._wrapped_margins()))
-        self._headline.setWordWrap(not in_line)
-        self._text.setWordWrap(not in_line and not self._is_compact)
+        self._text_layout.setDirection(
+            direction.LeftToRight if is_in_line else direction.TopToBottom
+        )
+        self._text_layout.setSpacing(S2 if is_in_line else _LINES_GAP)
+        self._row.setContentsMargins(*(_IN_LINE_MARGINS if is_in_line else self._wrapped_margins()))
+        self._headline.setWordWrap(not is_in_line)
+        self._text.setWordWrap(not is_in_line and not self._is_compact)
 
     def _wrapped_margins(self) -> Margins:
         return _IN_LINE_MARGINS if self._is_compact else _WRAPPED_MARGINS

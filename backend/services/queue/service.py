@@ -37,10 +37,10 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import NodeState, Presence
 from backend.records.queue.entry import (
-    HIGHEST,
-    LOWEST,
     MAX_LENGTH_S,
-    STEP,
+    MAX_PRIORITY,
+    MIN_PRIORITY,
+    POSITION_STEP,
     Queue,
     QueuedJob,
     QueueEntry,
@@ -166,7 +166,7 @@ class QueueService:
                 machine=machine(),
                 host=socket.gethostname(),
                 priority=priority or 0,
-                position=max((e.position for e in entries), default=0.0) + STEP,
+                position=max((e.position for e in entries), default=0.0) + POSITION_STEP,
                 not_before=_stamp(not_before),
                 needed_bytes=self._needed_bytes(config, job_id),
                 lasts_s=run_duration_s(view.status.total_steps - done_steps, view.status.pace_s),
@@ -302,7 +302,7 @@ class QueueService:
             self._update_entry(replace(entry, position=new_position))
             return
         for number, n in enumerate(equal_indexes):
-            self._update_entry(replace(entries[n], position=(number + 1) * STEP))
+            self._update_entry(replace(entries[n], position=(number + 1) * POSITION_STEP))
 
     def _update_entry(self, entry: QueueEntry) -> None:
         with as_backend_error(f"The job {entry.job_id} could not be moved in the queue"):
@@ -415,8 +415,10 @@ def _entry_changes(previous_entry: QueueEntry, entry: QueueEntry) -> str:
 
 
 def _check(priority: int, length_s: float) -> None:
-    if not LOWEST <= priority <= HIGHEST:
-        raise BackendError(f"A priority is between {LOWEST} and {HIGHEST}, not {priority}.")
+    if not MIN_PRIORITY <= priority <= MAX_PRIORITY:
+        raise BackendError(
+            f"A priority is between {MIN_PRIORITY} and {MAX_PRIORITY}, not {priority}."
+        )
     if not 0 <= length_s <= MAX_LENGTH_S:
         longest_text = f"{MAX_LENGTH_S / 3600:.0f}"
         raise BackendError(f"A length is up to {longest_text} hours, not {length_s / 3600:g}.")

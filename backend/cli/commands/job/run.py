@@ -16,7 +16,7 @@ from backend.records.jobs.placement import node_label
 from backend.records.jobs.settings import CHANGEABLE
 from backend.records.jobs.view import JobView
 from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding, TrialResult
-from backend.records.queue.entry import FORMS, QueuedJob
+from backend.records.queue.entry import START_TIME_FORMS, QueuedJob
 from backend.records.sweeps.values import field_kind, typed_value
 from backend.services.context.container import Services
 
@@ -119,7 +119,7 @@ def queue(
     id: JobId,
     *,
     priority: Annotated[int | None, ArgSpec("N", "-100 to 100, default 0")] = None,
-    not_before: Annotated[str, ArgSpec("TIME", f"{FORMS}, or now")] = "",
+    not_before: Annotated[str, ArgSpec("TIME", f"{START_TIME_FORMS}, or now")] = "",
     hours: Annotated[
         float | None,
         ArgSpec("H", "reserve its nodes and GPUs from TIME on for so long", parse=parse_hours),
