@@ -67,12 +67,7 @@ from backend.training.strategies.base import (
     trainable_parameters,
 )
 from backend.training.strategies.local_steps import LocalSteps, Periods
-from backend.training.subject import (
-    Subject,
-    collect_traits,
-    open_subject,
-    require_same_traits,
-)
+from backend.training.subject import Subject, collect_traits, open_subject, require_same_traits
 from backend.training.train_state import Batch, Outcome, Rank0Services, TrainState
 
 LOSS_LIMIT_S = 60.0

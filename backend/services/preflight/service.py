@@ -105,10 +105,7 @@ class PreflightService:
         self._fixes = PreflightFixes(self._context)
 
     def run(
-        self,
-        config: JobConfig,
-        job_id: str = "",
-        is_cancelled: Callable[[], bool] = lambda: False,
+        self, config: JobConfig, job_id: str = "", is_cancelled: Callable[[], bool] = lambda: False
     ) -> Preflight:
         """Run all checks.
 

@@ -160,9 +160,7 @@ def _save_safetensors(state: dict[str, Any], record: Checkpoint, output: Path) -
     # Tied weights share memory, which the format cannot express.
     tensors = {name: value.detach().clone().contiguous() for name, value in state.items()}
     safetensors.torch.save_file(
-        tensors,
-        output,
-        {"format": "pt", "epoch": str(record.epoch), "step": str(record.step)},
+        tensors, output, {"format": "pt", "epoch": str(record.epoch), "step": str(record.step)}
     )
 
 
