@@ -151,7 +151,5 @@ def _latest_parts(
     new_items = [item for item in new_items if seconds(item.created) > latest_created_s]
     if not new_items:
         return latest_parts
-    newest_item = max(
-        new_items, key=lambda item: (item.kind is Kind.DATASET, seconds(item.created))
-    )
-    return {newest_item.kind.value: newest_item.name}
+    new_item = max(new_items, key=lambda item: (item.kind is Kind.DATASET, seconds(item.created)))
+    return {new_item.kind.value: new_item.name}

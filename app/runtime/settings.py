@@ -91,10 +91,8 @@ def preferences_in(root: str, preferences: Preferences) -> Preferences:
         return preferences
     defaults, session = Preferences(), preferences.sessions.get(root)
     values = {name: getattr(defaults, name) for name in SESSION_FIELDS}
-    stored_session = session if isinstance(session, dict) else {}
-    values |= {
-        k: v for k, v in stored_session.items() if k in values and type(v) is type(values[k])
-    }
+    record = session if isinstance(session, dict) else {}
+    values |= {k: v for k, v in record.items() if k in values and type(v) is type(values[k])}
     return replace(preferences, **values)
 
 

@@ -34,9 +34,7 @@ def _quota(root: str, path: str) -> int:
         folder = root + path.rstrip("/")
         fields = _read(folder + "/cpu.max").split()  # version 2
         if not fields:
-            fields = [
-                _read(folder + "/cpu.cfs_" + name + "_us").strip() for name in _VERSION_1_NAMES
-            ]
+            fields = [_read(folder + "/cpu.cfs_" + name + "_us").strip() for name in _CFS_NAMES]
         if len(fields) == 2 and all(map(str.isdigit, fields)):
             core_limit = min(core_limit, int(fields[0]) // int(fields[1]))
         if path in ("", "/"):
@@ -44,7 +42,7 @@ def _quota(root: str, path: str) -> int:
         path = path.rstrip("/").rpartition("/")[0]
 
 
-_VERSION_1_NAMES = ("quota", "period")
+_CFS_NAMES = ("quota", "period")
 
 
 def _read(path: str) -> str:

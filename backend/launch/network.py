@@ -108,17 +108,15 @@ def _networks_of(hosts: Mapping[str, str], addresses: Mapping[str, Sequence[str]
     mpirun warns on each node about each network in which it has no address.
     """
     networks = [ipaddress.ip_network(host) for host in hosts.values()]
-    covering_subnet = networks[0]
-    while covering_subnet.prefixlen and not all(
-        _is_in(network, covering_subnet) for network in networks
-    ):
-        covering_subnet = covering_subnet.supernet()
+    cover = networks[0]
+    while cover.prefixlen and not all(_is_in(network, cover) for network in networks):
+        cover = cover.supernet()
     for node, texts in addresses.items():
         ips = {str(network.ip) for network in map(_interface, (*texts, "127.0.0.1/8")) if network}
-        if any(_is_in(ipaddress.ip_network(ip), covering_subnet) for ip in ips - {hosts[node]}):
+        if any(_is_in(ipaddress.ip_network(ip), cover) for ip in ips - {hosts[node]}):
             return networks_of(hosts.values())
-    is_common = all(_is_in(network, covering_subnet) for network in networks)
-    return str(covering_subnet) if is_common else networks_of(hosts.values())
+    is_common = all(_is_in(network, cover) for network in networks)
+    return str(cover) if is_common else networks_of(hosts.values())
 
 
 def _is_in(subnet: Subnet, outer_subnet: Subnet) -> bool:

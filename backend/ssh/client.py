@@ -393,9 +393,9 @@ class _Login:
                 path, self._hop, has_passphrase=bool(self._passphrase)
             )
             raise PassphraseNeeded(*message_and_remedy, path)
-        unusable_keys = [*self._unsigned_keys.values(), *self._unusable_keys]
+        bad_keys = [*self._unsigned_keys.values(), *self._unusable_keys]
         raise LoginRefused(
-            *ssh_errors.no_login(self._hop, self._tried_names, allowed_types, unusable_keys)
+            *ssh_errors.no_login(self._hop, self._tried_names, allowed_types, bad_keys)
         )
 
     def _keys(self) -> Iterator[tuple[str, Any]]:

@@ -35,10 +35,8 @@ class ModelParts:
             parameters.
     """
 
-    def __init__(
-        self, model: torch.nn.Module, cut_names: Sequence[str], count: int, data: Any
-    ) -> None:
-        """Cut ``model`` into ``count`` parts: after the modules ``cut_names``, or in balance.
+    def __init__(self, model: torch.nn.Module, cuts: Sequence[str], count: int, data: Any) -> None:
+        """Cut ``model`` into ``count`` parts: after the modules ``cuts``, or in balance.
 
         Args:
             data: A batch, on the model's device.
@@ -49,12 +47,12 @@ class ModelParts:
         self.model = model
         was_training = model.training
         model.train()
-        training = _ModelTracer(model, cut_names)
+        training = _ModelTracer(model, cuts)
         model.eval()
-        evaluation = _ModelTracer(model, cut_names)
+        evaluation = _ModelTracer(model, cuts)
         with torch.no_grad():
             output, costs = _measure_costs(model, data)
-        self.names = tuple(cut_names) or _balanced_cuts(training, costs, count, self._is_trained)
+        self.names = tuple(cuts) or _balanced_cuts(training, costs, count, self._is_trained)
         self.names = tuple(sorted(self.names, key=training.output_index))
         self._graphs = {
             mode: trace.part_graphs(self.names)
@@ -164,16 +162,16 @@ class _SingleArgument(torch.nn.Module):
 class _ModelTracer(fx.Tracer):
     """Tracer of the graph of a model, in the order of the forward pass."""
 
-    def __init__(self, model: torch.nn.Module, cut_names: Sequence[str]) -> None:
+    def __init__(self, model: torch.nn.Module, cuts: Sequence[str]) -> None:
         super().__init__()
         module_names = [name for name, _ in model.named_modules() if name]
-        for name in cut_names:
+        for name in cuts:
             if name not in module_names:
                 raise BackendError(
                     f"strategy.cut names “{name}”, but the model has no such module.",
                     f"It has {name_list(module_names)}.",
                 )
-        self._cut_paths = [f"{_ROOT}.{name}" for name in cut_names]
+        self._cut_paths = [f"{_ROOT}.{name}" for name in cuts]
         self._outputs: dict[str, fx.Node] = {}
         self._module = _SingleArgument(model)
         try:

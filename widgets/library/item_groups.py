@@ -168,20 +168,16 @@ class EntryDelegate(QStyledItemDelegate):
         focus_flags = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_KeyboardFocusChange
         if state & focus_flags == focus_flags:
             paint_focus(painter, row_rect)
-        content_rect = row_rect.adjusted(S3 + indent, S1, -S3, -S1)
-        line_h = content_rect.height() / 2
+        area = row_rect.adjusted(S3 + indent, S1, -S3, -S1)
+        line_h = area.height() / 2
         corner_w = text_width(corner) + S2
-        title_rect = QRectF(
-            content_rect.left(), content_rect.top(), content_rect.width() - corner_w, line_h
-        )
+        title_rect = QRectF(area.left(), area.top(), area.width() - corner_w, line_h)
         paint_text(painter, title_rect, title, "strong", title_color, elide_middle=True)
-        corner_rect = QRectF(content_rect.right() - corner_w, content_rect.top(), corner_w, line_h)
+        corner_rect = QRectF(area.right() - corner_w, area.top(), corner_w, line_h)
         paint_text(painter, corner_rect, corner, "body", "text2", right=True)
-        subtitle_rect = QRectF(
-            content_rect.left(), content_rect.top() + line_h, content_rect.width(), line_h
-        )
+        subtitle_rect = QRectF(area.left(), area.top() + line_h, area.width(), line_h)
         if is_warning:
             paint_text(painter, subtitle_rect, subtitle, "small_strong", "warn")
         else:
             paint_text(painter, subtitle_rect, subtitle, "body", "text2")
-        return content_rect
+        return area

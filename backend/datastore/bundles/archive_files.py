@@ -259,11 +259,9 @@ def _entries(path: Path, progress: Progress) -> dict[str, zipfile.ZipInfo]:
     for name, entry in entries.items():
         if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
             raise _refusal(path, f"{files_text(name)} is compressed, which a bundle never is")
-    parent_folders = {str(parent) for name in entries for parent in PurePosixPath(name).parents}
-    if folders - parent_folders:
-        raise _refusal(
-            path, f"the folder {files_text(min(folders - parent_folders))} was added to it"
-        )
+    parents = {str(parent) for name in entries for parent in PurePosixPath(name).parents}
+    if folders - parents:
+        raise _refusal(path, f"the folder {files_text(min(folders - parents))} was added to it")
     return entries
 
 

@@ -220,7 +220,7 @@ def read_job(folder: JobFolder) -> JobFile:
         )
     with suppress(FileNotFoundError, ValueError, KeyError):
         try:
-            changed_placement = read_json(folder.placement)
+            record = read_json(folder.placement)
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -228,9 +228,7 @@ def read_job(folder: JobFolder) -> JobFile:
                 f"placement.json of the job {folder.job_id} cannot be read: {error.strerror}."
             ) from error
         keys = {path: _CHANGE_KEYS.get(path, path) for path in CHANGEABLE}
-        changes = {
-            path: changed_placement[key] for path, key in keys.items() if key in changed_placement
-        }
+        changes = {path: record[key] for path, key in keys.items() if key in record}
         # Together, because a rule may connect them; one that is damaged does not spoil the others.
         parts = (
             [changes]

@@ -26,8 +26,8 @@ _MAX_FOLDERS = 300
 _DEPTH = 4
 _CODE_KINDS = (Kind.MODEL, Kind.LOADER)
 _ENTRY_FILES = tuple(kind.entry_file for kind in _CODE_KINDS)
-_DATA_FOLDER = re.compile(r"data(sets?)?", re.IGNORECASE)
-_NO_DATA_FOLDER = re.compile(
+_DATA = re.compile(r"data(sets?)?", re.IGNORECASE)
+_NO_DATA = re.compile(
     r"(docs?|notebooks?|scripts?|tests?|configs?|conf|results?|runs?|logs?|checkpoints?|weights"
     r"|outputs?|figures?|plots?|examples?|assets|src|lib|bin|tools|models?)",
     re.IGNORECASE,
@@ -64,19 +64,17 @@ def recognise(paths: Iterable[str]) -> ImportGuess:
     has_code = any(name.endswith((".py", ".sh")) for name in names)
     default_kind = Kind.SCRIPT if has_code else Kind.DATASET
     kind = next((k for k in _CODE_KINDS if k.entry_file in names), default_kind)
-    home_by_kind = {
-        kind: home for kind in reversed(_CODE_KINDS) if (home := tree.home(kind)) is not None
-    }
-    if len(home_by_kind) < len(_CODE_KINDS):
+    homes = {kind: home for kind in reversed(_CODE_KINDS) if (home := tree.home(kind)) is not None}
+    if len(homes) < len(_CODE_KINDS):
         return ImportGuess(kind)
-    code_folders = frozenset(home_by_kind.values())
-    loader = home_by_kind[Kind.LOADER]
+    code_folders = frozenset(homes.values())
+    loader = homes[Kind.LOADER]
     data = tree.data(top, code_folders) or tree.data(
         loader, code_folders, folders_only=len(code_folders) > 1
     )
     data_paths = data.display_paths if data else []
     parts = {Kind.DATASET: data} if data else {}
-    for code, home in home_by_kind.items():
+    for code, home in homes.items():
         inner_paths = (path.removeprefix(f"{home}/") for path in data_paths if _is_in(path, home))
         parts[code] = ProjectPart(home, excluded_paths=frozenset(inner_paths))
     top_names = () if top in code_folders else sorted(tree.names_in(top))
@@ -134,9 +132,7 @@ class _Tree:
         folders = [n for n in self._folders(folder) if _join(folder, n) not in homes]
         codeless_folders = [n for n in folders if not self._has_code(_join(folder, n))]
         data_folders = [n for n in folders if self._is_called_data(_join(folder, n))]
-        data_folders = data_folders or [
-            n for n in codeless_folders if not _NO_DATA_FOLDER.fullmatch(n)
-        ]
+        data_folders = data_folders or [n for n in codeless_folders if not _NO_DATA.fullmatch(n)]
         if not data_folders and not folders_only:
             names = self.names_in(folder)
             files = [n for n in names if _DATA_FILE.fullmatch(n)]
@@ -166,9 +162,7 @@ class _Tree:
         names = self.names_in(folder)
         is_package = "__init__.py" in names
         is_code = bool(names) and all(name.endswith(".py") for name in names)
-        return (
-            bool(_DATA_FOLDER.fullmatch(PurePath(folder).name)) and not is_package and not is_code
-        )
+        return bool(_DATA.fullmatch(PurePath(folder).name)) and not is_package and not is_code
 
 
 def _join(folder: str, name: str) -> str:

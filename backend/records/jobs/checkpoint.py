@@ -88,10 +88,8 @@ class Checkpoint(Record, label="checkpoint record", required=("metrics",)):
 
     def to_json(self) -> dict[str, Any]:
         """Return the document that ``--json`` prints: some fields only where they say something."""
-        optional_keys = ("file", "not_finite", "holds_only")
-        return {
-            key: value for key, value in asdict(self).items() if value or key not in optional_keys
-        }
+        rare_keys = ("file", "not_finite", "holds_only")
+        return {key: value for key, value in asdict(self).items() if value or key not in rare_keys}
 
 
 def read_checkpoints(folder: Path, suffix: str = CHECKPOINT_SUFFIX) -> list[Checkpoint]:

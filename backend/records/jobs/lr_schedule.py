@@ -46,13 +46,11 @@ def learning_rate(
         return _cosine(peak, float(schedule.setting("eta_min")), share)
     if schedule.name == "cosine-restarts":
         position = (step - warmup_steps) / steps_per_epoch
-        lowest_rate = float(schedule.setting("eta_min"))
-        return _cosine(peak, lowest_rate, _cycle_share(schedule, position))
+        floor = float(schedule.setting("eta_min"))
+        return _cosine(peak, floor, _cycle_share(schedule, position))
     if schedule.name == "polynomial":
-        lowest_rate = float(schedule.setting("eta_min"))
-        return lowest_rate + (peak - lowest_rate) * math.pow(
-            1 - share, float(schedule.setting("power"))
-        )
+        floor = float(schedule.setting("eta_min"))
+        return floor + (peak - floor) * math.pow(1 - share, float(schedule.setting("power")))
     if schedule.name == "one-cycle":
         return _one_cycle(schedule, peak, step, job.epochs * steps_per_epoch)
     epoch = step // steps_per_epoch

@@ -67,12 +67,10 @@ def batch_fit(
         return None
     largest_batch = max(0, (capacity_bytes - model_bytes) // sample_bytes)
     is_synchronous = not (config.strategy.servers or config.strategy.is_split)
-    pass_count = -(-config.batch_size // largest_batch) if largest_batch else 0
-    if not is_synchronous or not pass_count or config.batch_size % pass_count:
+    passes = -(-config.batch_size // largest_batch) if largest_batch else 0
+    if not is_synchronous or not passes or config.batch_size % passes:
         return BatchFit(largest_batch)
-    return BatchFit(
-        largest_batch, config.batch_size // pass_count, pass_count, config.accumulate * pass_count
-    )
+    return BatchFit(largest_batch, config.batch_size // passes, passes, config.accumulate * passes)
 
 
 @dataclass(frozen=True)

@@ -285,10 +285,8 @@ class JobCheck:
     @property
     def waits_for(self) -> str:
         """Return the check because of which it can only be queued, "" if it can be started."""
-        failed_checks = {finding.check for finding in self.findings if not finding.ok}
-        return next(
-            (finding for finding in (NODE_CHECK, GPU_CHECK) if finding in failed_checks), ""
-        )
+        failures = {finding.check for finding in self.findings if not finding.ok}
+        return next((finding for finding in (NODE_CHECK, GPU_CHECK) if finding in failures), "")
 
 
 @dataclass(frozen=True)

@@ -48,11 +48,8 @@ def seconds_to_start(
             start = None
         else:
             start = _earliest_start(entry, reservations, cluster_state)
-            start = (
-                start
-                if start is None
-                else _after(coming_reservations, entry, start, cluster_state.now)
-            )
+            if start is not None:
+                start = _after(coming_reservations, entry, start, cluster_state.now)
         start_times[entry.job_id] = start
         is_coming = entry.job_id in reserving_ids
         if reason is None or (reason.cause in _ENDS_BY_ITSELF and not is_coming):

@@ -241,9 +241,7 @@ def _disk_reason(entry: QueueEntry, cluster_state: ClusterState) -> WaitReason |
 def _at_once_reason(entry: QueueEntry, cluster_state: ClusterState) -> WaitReason | None:
     if not entry.sweep:
         return None
-    trial_count = sum(
-        running_job.sweep == entry.sweep for running_job in cluster_state.running_jobs
-    )
+    trial_count = sum(job.sweep == entry.sweep for job in cluster_state.running_jobs)
     if trial_count < entry.at_once:
         return None
     verb = "runs" if trial_count == 1 else "run"
@@ -408,16 +406,16 @@ def _busy_reason(entry: QueueEntry, cluster_state: ClusterState) -> WaitReason |
         node = cluster_state.nodes[use.node]
         label = node_label(use.node)
         competing_uses = [
-            (running_job, running_use)
-            for running_job in cluster_state.running_jobs
-            for running_use in running_job.uses
+            (job, running_use)
+            for job in cluster_state.running_jobs
+            for running_use in job.uses
             if running_use.competes_with(use)
         ]
         if use.gpus and competing_uses:
-            running_job, running_use = competing_uses[0]
+            job, running_use = competing_uses[0]
             shared_gpus = [node.gpus[gpu] for gpu in use.gpus if gpu in running_use.gpus]
             return WaitReason(
-                Cause.BUSY, f"“{sanitize(running_job.name)}” is on {shared_gpus[0]} of {label}."
+                Cause.BUSY, f"“{sanitize(job.name)}” is on {shared_gpus[0]} of {label}."
             )
         used_processes = sum(running_use.processes for _, running_use in competing_uses)
         if used_processes and used_processes + use.processes > node.cores:

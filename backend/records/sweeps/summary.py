@@ -49,40 +49,40 @@ class FoldState:
 
 
 def sweep_summary(tag: str, jobs: Sequence[JobSummary]) -> JobSummary:
-    """Return the row for these jobs, of which there is at least one.
+    """Return the row for these jobs, at least one.
 
-    Its progress is their mean, its times are the first start and the last end, and its best metric
-    is the best of theirs if all are rated by the same one.
+    Its progress is the mean of the jobs, its times are the first start and the last end, and its
+    best metric is the best of all jobs if one metric rates them all.
     """
     jobs = sorted(jobs, key=lambda summary: (summary.created_s, summary.id))
-    states = [summary.state for summary in jobs]
+    states = [job.state for job in jobs]
     state = min(states, key=_LOUDEST_FIRST.index)
-    live_jobs = [summary for summary in jobs if summary.group == LIVE_GROUP]
+    live_jobs = [job for job in jobs if job.group == LIVE_GROUP]
     queued_count = sum(state.is_queued for state in states)
     best_job = _best_job(jobs)
-    started_s = min((summary.started_s for summary in jobs if summary.started_s), default=0.0)
-    shared_tokens = shared_token_count([summary.name for summary in jobs])
+    started_s = min((job.started_s for job in jobs if job.started_s), default=0.0)
+    shared_tokens = shared_token_count([job.name for job in jobs])
     return JobSummary(
         id=tag,
-        name=sweep_title(tag, [summary.name for summary in jobs]),
+        name=sweep_title(tag, [job.name for job in jobs]),
         state=state,
-        progress=sum(_progress(summary) for summary in jobs) / len(jobs),
+        progress=sum(_progress(job) for job in jobs) / len(jobs),
         best_metric=None if best_job is None else best_job.best_metric,
-        nodes=tuple(dict.fromkeys(node for summary in jobs for node in summary.nodes)),
-        world_size=sum(summary.world_size for summary in live_jobs),
-        uses_gpus=any(summary.uses_gpus for summary in live_jobs),
+        nodes=tuple(dict.fromkeys(node for job in jobs for node in job.nodes)),
+        world_size=sum(job.world_size for job in live_jobs),
+        uses_gpus=any(job.uses_gpus for job in live_jobs),
         created_s=jobs[0].created_s,
         started_s=started_s,
-        ended_s=0.0 if live_jobs or queued_count else max(summary.ended_s for summary in jobs),
-        earlier_gpu_s=_total(_gpu_s_at(summary, started_s) for summary in jobs if summary.run),
-        energy_j=_total(summary.energy_j for summary in jobs if summary.run),
-        run=max(summary.run for summary in jobs),
-        user=", ".join(dict.fromkeys(summary.user for summary in jobs if summary.user)),
+        ended_s=0.0 if live_jobs or queued_count else max(job.ended_s for job in jobs),
+        earlier_gpu_s=_total(_gpu_s_at(job, started_s) for job in jobs if job.run),
+        energy_j=_total(job.energy_j for job in jobs if job.run),
+        run=max(job.run for job in jobs),
+        user=", ".join(dict.fromkeys(job.user for job in jobs if job.user)),
         tags=_common_tags(jobs),
         eta_s=_eta_s(live_jobs) if live_jobs and not queued_count else None,
         best_mode="" if best_job is None else best_job.best_mode,
         sweep=SweepCount(
-            ids=tuple(summary.id for summary in jobs),
+            ids=tuple(job.id for job in jobs),
             live=len(live_jobs),
             queued=queued_count,
             finished=states.count(JobState.FINISHED),
@@ -116,13 +116,11 @@ def _progress(summary: JobSummary) -> float:
 
 
 def _best_job(jobs: Sequence[JobSummary]) -> JobSummary | None:
-    rated_jobs = [
-        (summary.best_metric, summary) for summary in jobs if summary.best_metric is not None
-    ]
-    if len({(metric[0], summary.best_mode) for metric, summary in rated_jobs}) != 1:
+    rated_jobs = [(job.best_metric, job) for job in jobs if job.best_metric is not None]
+    if len({(metric[0], job.best_mode) for metric, job in rated_jobs}) != 1:
         return None
     # NaN is better than no value, and worse than every number.
-    numbers = [(metric[1], summary) for metric, summary in rated_jobs if metric[1] == metric[1]]
+    numbers = [(metric[1], job) for metric, job in rated_jobs if metric[1] == metric[1]]
     if not numbers or not numbers[0][1].best_mode:
         return None
     sign = -1.0 if numbers[0][1].best_mode == "max" else 1.0
@@ -153,10 +151,10 @@ def _is_readable(tokens: Sequence[str]) -> bool:
 
 
 def _common_tags(jobs: Sequence[JobSummary]) -> tuple[str, ...]:
-    common_tags = set.intersection(*(set(summary.tags) for summary in jobs))
+    common_tags = set.intersection(*(set(job.tags) for job in jobs))
     return tuple(tag for tag in jobs[0].tags if tag in common_tags and not tag.startswith(TAG))
 
 
 def _eta_s(live_jobs: Sequence[JobSummary]) -> float | None:
-    etas = [summary.eta_s for summary in live_jobs]
+    etas = [job.eta_s for job in live_jobs]
     return max((eta for eta in etas if eta is not None), default=None) if None not in etas else None

@@ -33,10 +33,8 @@ class SingleLog:
         index = self._index
         return LogSize(index.lines, index.size_bytes, index.generation, index.begins_at)
 
-    def lines(self, first_line: int, count: int) -> LogLines:
-        return LogLines(
-            max(0, first_line), self._index.read(first_line, count), self._index.generation
-        )
+    def lines(self, start: int, count: int) -> LogLines:
+        return LogLines(max(0, start), self._index.read(start, count), self._index.generation)
 
     def find(self, text: str, from_line: int, progress: Progress) -> LogMatches:
         searched_lines = self._index.whole_lines
@@ -85,12 +83,12 @@ class CombinedLogs:
         begins_at = max((index.begins_at for index in self._indexes.values()), default=0)
         return LogSize(self._total, size, self._generation, begins_at)
 
-    def lines(self, first_line: int, count: int) -> LogLines:
-        first_line = max(0, first_line)
-        total_stop = min(first_line + count, self._total)
+    def lines(self, start: int, count: int) -> LogLines:
+        start = max(0, start)
+        total_stop = min(start + count, self._total)
         lines: list[str] = []
         sources: list[str] = []
-        position = first_line
+        position = start
         while position < total_stop:
             stretch = bisect_right(self._starts, position) - 1
             source = self._names[self._sources[stretch]]
@@ -103,7 +101,7 @@ class CombinedLogs:
             lines += texts
             sources += [source] * len(texts)
             position += len(texts)
-        return LogLines(first_line, tuple(lines), self._generation, tuple(sources))
+        return LogLines(start, tuple(lines), self._generation, tuple(sources))
 
     def find(self, text: str, from_line: int, progress: Progress) -> LogMatches:
         line_numbers: list[int] = []
@@ -176,10 +174,10 @@ class LogService:
         with self._acquire(job_id, source) as log:
             return log.read_size(progress or Progress())
 
-    def lines(self, job_id: str, source: str, first_line: int, count: int) -> LogLines:
-        """Return lines from ``first_line`` on, up to the size that was last read."""
+    def lines(self, job_id: str, source: str, start: int, count: int) -> LogLines:
+        """Return lines from ``start`` on, up to the size that was last read."""
         with self._acquire(job_id, source) as log:
-            return log.lines(first_line, count)
+            return log.lines(start, count)
 
     def find(
         self,

@@ -293,11 +293,9 @@ class QueueService:
         entry = entries[index]
         equal_indexes = [n for n, e in enumerate(entries) if e.priority == entry.priority]
         rank = equal_indexes.index(index)
-        lower_position = entries[equal_indexes[rank - 1]].position if rank else None
-        upper_position = (
-            entries[equal_indexes[rank + 1]].position if rank + 1 < len(equal_indexes) else None
-        )
-        new_position = position_between(lower_position, upper_position)
+        low = entries[equal_indexes[rank - 1]].position if rank else None
+        high = entries[equal_indexes[rank + 1]].position if rank + 1 < len(equal_indexes) else None
+        new_position = position_between(low, high)
         if new_position is not None:
             self._update_entry(replace(entry, position=new_position))
             return

@@ -188,12 +188,12 @@ class SweepService:
         """Write what the first node of the trials needs to propose their values."""
         head = node_key(jobs[0].config.placement[0].node, machine())
         job_ids = tuple(view.id for view in jobs)
-        stored_search = StoredSearch(tag, head, sweep.seed, search, sweep.axes, job_ids)
+        record = StoredSearch(tag, head, sweep.seed, search, sweep.axes, job_ids)
         folder = self._root.search(sweep_name(tag))
         with as_backend_error("The search could not be stored"):
             for path in (self._root.searches, folder.path):
                 self._root.files.make_folder(path, exist_ok=True)
-            self._root.files.replace_json(folder.definition, stored_search.to_dict())
+            self._root.files.replace_json(folder.definition, record.to_dict())
 
     def result(self, tag: str) -> SearchResult | None:
         """Return the trials of a search with the importance of its settings; None for a sweep."""
@@ -211,14 +211,12 @@ class SweepService:
         folder = self._root.search(sweep_name(tag))
         with as_backend_error("The search could not be read"):
             self._root.files.refresh_file(folder.definition)
-        stored_search = stored_record(StoredSearch, folder.definition) if sweep_name(tag) else None
-        if stored_search is None:
+        record = stored_record(StoredSearch, folder.definition) if sweep_name(tag) else None
+        if record is None:
             return None
-        proposals = (
-            stored_record(Proposal, self._root.job(i).proposal) for i in stored_search.jobs
-        )
+        proposals = (stored_record(Proposal, self._root.job(i).proposal) for i in record.jobs)
         trials = sorted((p for p in proposals if p is not None), key=lambda p: p.number)
-        return SearchResult(stored_search.search, stored_search.axes, tuple(trials))
+        return SearchResult(record.search, record.axes, tuple(trials))
 
     def importance(self, tag: str) -> Mapping[str, float]:
         """Return the importance of each setting of a search, by its path.

@@ -80,10 +80,10 @@ class Strategy(ABC):
         """Copy rank 0's ``tensors`` to every rank, by their bytes and in one message."""
         if self.world_size == 1:
             return
-        flat_values = pack(tensors)
-        self.broadcast(flat_values)
+        vector = pack(tensors)
+        self.broadcast(vector)
         if self.rank:
-            fill_tensors(tensors, unpack(flat_values, tensors))
+            fill_tensors(tensors, unpack(vector, tensors))
 
     def shard(
         self,
@@ -306,12 +306,12 @@ def pack(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     return torch.cat([bytes_of(tensor.detach().cpu()) for tensor in tensors])
 
 
-def unpack(flat_values: torch.Tensor, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def unpack(vector: torch.Tensor, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Return the tensors in what `pack` made of ones like these."""
     parts, start = [], 0
     for tensor in tensors:
         end = start + tensor.numel() * tensor.element_size()
-        parts.append(flat_values[start:end].clone().view(tensor.dtype).view(tensor.shape))
+        parts.append(vector[start:end].clone().view(tensor.dtype).view(tensor.shape))
         start = end
     return parts
 

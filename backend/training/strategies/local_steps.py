@@ -78,10 +78,10 @@ class LocalSteps(SyncMessage):
         for (_, dtype), members in groups.items():
             # MPI does not take 16 bits of the range of 32.
             is_wide = dtype in (torch.float32, torch.float64)
-            flat_values = torch.cat([numbers.reshape(-1) for numbers in members])
-            flat_values = flat_values.to((sent_dtype or dtype) if is_wide else torch.float32)
-            self.receive(self.send(flat_values, f"period-{dtype}"))
-            means = torch.split(flat_values, [numbers.numel() for numbers in members])
+            vector = torch.cat([numbers.reshape(-1) for numbers in members])
+            vector = vector.to((sent_dtype or dtype) if is_wide else torch.float32)
+            self.receive(self.send(vector, f"period-{dtype}"))
+            means = torch.split(vector, [numbers.numel() for numbers in members])
             for numbers, mean in zip(members, means, strict=True):
                 numbers.copy_(mean.view_as(numbers))
 

@@ -81,9 +81,9 @@ class PowerSgd(Ddp):
             parameter.grad = means[name].view_as(parameter) if is_used else None
 
     def _average(self, tensors: list[torch.Tensor]) -> None:
-        flat_values = torch.cat([tensor.reshape(-1) for tensor in tensors])
-        self.receive(self.send(flat_values, "low rank"))
-        parts = torch.split(flat_values, [tensor.numel() for tensor in tensors])
+        vector = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        self.receive(self.send(vector, "low rank"))
+        parts = torch.split(vector, [tensor.numel() for tensor in tensors])
         for tensor, part in zip(tensors, parts, strict=True):
             tensor.copy_(part.view_as(tensor))
 

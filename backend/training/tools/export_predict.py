@@ -114,10 +114,8 @@ def read(path: Path) -> torch.Tensor:
     low, high = float(sample.min()), float(sample.max())
     margin = form["high"] - form["low"]
     if low < form["low"] - margin or high > form["high"] + margin:
-        training_range = f"the first batch of the training has {form['low']:g} to {form['high']:g}"
-        message = (
-            f"{path} has values from {low:g} to {high:g}, and {training_range}: prepare it alike.\n"
-        )
+        hint = f"the first batch of the training has {form['low']:g} to {form['high']:g}"
+        message = f"{path} has values from {low:g} to {high:g}, and {hint}: prepare it alike.\n"
         sys.stderr.write(message)
     return sample
 

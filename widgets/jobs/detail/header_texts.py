@@ -118,19 +118,15 @@ def stop_cost_message(
     Args:
         is_overdue: Stopping takes too long.
     """
-    newest_checkpoint = max(checkpoints, key=lambda c: (c.step, c.run), default=None)
+    checkpoint = max(checkpoints, key=lambda c: (c.step, c.run), default=None)
     newest_sentence, last_saved_text = "", "its start"
-    if newest_checkpoint is not None:
+    if checkpoint is not None:
         # The time itself: "5 min ago" would not change while no update arrives.
-        created = instant(newest_checkpoint.created)
+        created = instant(checkpoint.created)
         saved_text = formats.time_with_day(created, datetime.now().astimezone()) if created else ""
         # A script's file may name no step.
-        step_text = (
-            f"step {formats.count(newest_checkpoint.step)}"
-            if newest_checkpoint.step
-            else newest_checkpoint.name
-        )
-        position_text = f"epoch {newest_checkpoint.epoch}" if newest_checkpoint.epoch else step_text
+        step_text = f"step {formats.count(checkpoint.step)}" if checkpoint.step else checkpoint.name
+        position_text = f"epoch {checkpoint.epoch}" if checkpoint.epoch else step_text
         last_saved_text = ", ".join(filter(None, (position_text, saved_text)))
         newest_sentence = f"Newest checkpoint: {last_saved_text}."
     if view.state is JobState.STOPPING and is_overdue:

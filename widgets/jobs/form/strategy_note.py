@@ -160,21 +160,19 @@ class _Drawing(QWidget):
         )
         delta = end_center - start_center
         length = hypot(delta.x(), delta.y())
-        direction, normal_vector = delta / length, QPointF(-delta.y(), delta.x()) / length
+        direction, normal = delta / length, QPointF(-delta.y(), delta.x()) / length
         # The length of the arrow that is inside a box.
         inset = min(
             (_BOX_W / 2 + _GAP) / max(abs(direction.x()), 1e-9),
             (_BOX_H / 2 + _GAP) / max(abs(direction.y()), 1e-9),
         )
-        tail = start_center + direction * inset + normal_vector * offset
-        tip = end_center - direction * inset + normal_vector * offset
+        tail = start_center + direction * inset + normal * offset
+        tip = end_center - direction * inset + normal * offset
         colour = theme.current().q("line_strong")
         painter.setPen(round_pen(colour, 1.2))
         painter.setBrush(colour)
         painter.drawLine(tail, tip)
         head_base = tip - direction * 1.5 * _HEAD
         painter.drawPolygon(
-            QPolygonF(
-                [tip, head_base + normal_vector * _HEAD / 2, head_base - normal_vector * _HEAD / 2]
-            )
+            QPolygonF([tip, head_base + normal * _HEAD / 2, head_base - normal * _HEAD / 2])
         )

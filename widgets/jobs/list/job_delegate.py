@@ -84,16 +84,14 @@ class JobDelegate(QStyledItemDelegate):
         paint_state(painter, glyph, summary.state, summary.progress or 0.0, current_turn())
         if is_ticked:
             _paint_tick(painter, glyph)
-        content_rect = QRectF(box)
-        content_rect.setLeft(glyph.right() + S3)
-        content_rect.adjust(0, S1, -S3, -S1)
-        line_h = content_rect.height() / 2
+        area = QRectF(box)
+        area.setLeft(glyph.right() + S3)
+        area.adjust(0, S1, -S3, -S1)
+        line_h = area.height() / 2
         queued_job = model.queued_job(summary.id)
-        first_box = QRectF(content_rect.left(), content_rect.top(), content_rect.width(), line_h)
+        first_box = QRectF(area.left(), area.top(), area.width(), line_h)
         self._paint_first_line(painter, first_box, summary, queued_job, model.name_at(row))
-        second_box = QRectF(
-            content_rect.left(), content_rect.top() + line_h, content_rect.width(), line_h
-        )
+        second_box = QRectF(area.left(), area.top() + line_h, area.width(), line_h)
         self._paint_second_line(painter, second_box, summary, queued_job)
 
     def _paint_first_line(

@@ -218,26 +218,26 @@ def plan_wall(rows: Sequence[NodeRow]) -> WallLayout:
 def paint_wall_row(painter: QPainter, rect: QRectF, row: NodeRow, wall: WallLayout) -> None:
     """Paint one node of a wall: name and cells, and any problem above the cells."""
     is_notable = row.condition is not Condition.WELL or row.subtitle_color == "live"
-    content_rect = rect.adjusted(S2, 0, -S2, 0)
-    cells_x = float(int(content_rect.left() + wall.name_w + S2))
-    name_rect = QRectF(content_rect.left(), rect.top(), wall.name_w, rect.height())
+    area = rect.adjusted(S2, 0, -S2, 0)
+    cells_x = float(int(area.left() + wall.name_w + S2))
+    name_rect = QRectF(area.left(), rect.top(), wall.name_w, rect.height())
     top, height = float(int(rect.center().y() - 10)), 21.0
     if is_notable:
-        name_rect = QRectF(content_rect.left(), rect.top() + 3, wall.name_w, 17)
+        name_rect = QRectF(area.left(), rect.top() + 3, wall.name_w, 17)
         top, height = rect.top() + 20, 17.0
-        text_rect = QRectF(cells_x, rect.top() + 3, content_rect.right() - cells_x, 16)
+        text_rect = QRectF(cells_x, rect.top() + 3, area.right() - cells_x, 16)
         text = row.subtitle if not row.notice else row.notice
         paint_text(painter, text_rect, text, "tiny", row.subtitle_color)
     role: theme.Role = "small_strong" if is_notable else "small"
     color_role = row.condition.color_role if is_notable else "text2"
     paint_text(painter, name_rect, wall.names.get(row.name, row.title), role, color_role)
     count = max(wall.cell_count, 1)
-    width = (content_rect.right() - cells_x - (count - 1) * _WALL_CELL_GAP) / count
+    width = (area.right() - cells_x - (count - 1) * _WALL_CELL_GAP) / count
     width = max(3.0, min(float(int(width)), _WALL_CELL_MAX_W))
     if not row.gpus and row.processor is not None:
         _paint_meter(
             painter,
-            QRectF(cells_x, rect.center().y() - 2, content_rect.right() - cells_x, 4),
+            QRectF(cells_x, rect.center().y() - 2, area.right() - cells_x, 4),
             row.processor,
         )
     width_px, height_px, theme_key, ratio = (
@@ -295,18 +295,16 @@ def _paint_cell(painter: QPainter, rect: QRectF, cell: GpuCell) -> None:
     is_busy = cell.use != "free"
     is_wide = rect.width() >= _TEMPERATURE_MIN_W
     margin = 6 if is_wide else 2
-    content_rect = rect.adjusted(margin, 0, -margin, -3 if is_busy else 0)
+    area = rect.adjusted(margin, 0, -margin, -3 if is_busy else 0)
     if (is_busy or cell.problem) and cell.use_percent is not None:
         color_role = "warn" if cell.problem else "text"
-        figure = use_figure(cell.use_percent, content_rect.width())
-        paint_text(painter, content_rect, figure, "small_strong", color_role, center=not is_wide)
+        figure = use_figure(cell.use_percent, area.width())
+        paint_text(painter, area, figure, "small_strong", color_role, center=not is_wide)
     if cell.temperature_c is not None and (is_wide or not (is_busy or cell.problem)):
         role: theme.Role = "small_strong" if cell.problem else "tiny"
         color_role = "warn" if cell.problem else "text2" if is_busy else "text3"
         temperature = formats.degrees(cell.temperature_c)
-        paint_text(
-            painter, content_rect, temperature, role, color_role, right=is_wide, center=not is_wide
-        )
+        paint_text(painter, area, temperature, role, color_role, right=is_wide, center=not is_wide)
 
 
 def use_figure(percent: int, max_width: float) -> str:
