@@ -104,6 +104,7 @@ class _Sign:
 
 
 def _finding(finding: HealthFinding | None, sign: _Sign, now_s: float) -> HealthFinding | None:
+    """Return the finding that follows an earlier one; None if its condition is over."""
     if sign.severity is None:
         return finding
     if not sign.severity:
