@@ -1,18 +1,20 @@
 """Files in which training programs write their numbers, recognized by their content.
 
-Lines of JSON, a JSON document with a list of rows, a table with a header (comma, semicolon, tab or
-blanks), numbers below each other in a file that is named as their metric, and the event files of
-TensorBoard. A row has a step or an epoch; a file without such a row holds no curves, unless it has
-the name or the metrics of a history: then its rows are counted.
+Lines of JSON, a document of JSON, YAML or NumPy with a list of rows, a table with a header (comma,
+semicolon, tab or blanks), numbers below each other in a file that is named as their metric, and the
+event files of TensorBoard. A row has a step or an epoch; a file without such a row holds no curves,
+unless it has the name or the metrics of a history: then its rows are counted.
 """
 
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import re
 import struct
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import zip_longest
@@ -87,6 +89,8 @@ _MLFLOW_LINE = re.compile(r"\d{13} \S+ \d+")
 """Milliseconds, value and step of a metric, in a file of its name below ``metrics``."""
 _DOCUMENT_START = re.compile(rb"\s*[\[{]\s*[\[{\"\d\]}-]")
 _EVENTS = b"brain.Event:"
+_ARRAYS = (b"\x93NUMPY", b"PK")
+"""The first bytes of an array of NumPy, and of several in a zip archive."""
 Row = Mapping[str, Any]
 
 
@@ -201,6 +205,8 @@ class CurveFile:
         self.is_events = _EVENTS in head[:64]
         if self.is_events:
             return self._events
+        if head.startswith(_ARRAYS) and self._file.path.suffix in (".npy", ".npz"):
+            return self._document
         if b"\0" in head:
             return None
         # The last line may be incomplete.
@@ -315,6 +321,9 @@ class CurveFile:
     def _document(self) -> Iterator[Row]:
         if self._signature[1] <= _DOCUMENT_BYTES:
             content = self._file.path.read_bytes()
+            if content.startswith(_ARRAYS):
+                yield from _rows_in(_read_arrays(content, self._file.path.stem), {})
+                return
             is_json = self._file.path.suffix not in (".yaml", ".yml")
             yield from _rows_in(json.loads(content) if is_json else _read_yaml(content), {})
 
@@ -347,6 +356,30 @@ def _read_yaml(content: bytes) -> Any:
         return yaml.safe_load(content)
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error
+
+
+def _read_arrays(content: bytes, name: str) -> dict[str, list[float]]:
+    """Return the vectors in a file of NumPy; ``name`` is that of an array that is alone."""
+    # Late, as most files are others.
+    import numpy
+
+    file = io.BytesIO(content)
+    try:
+        if content.startswith(b"PK"):
+            # An archive of samples may be much larger than the file.
+            sizes = [member.file_size for member in zipfile.ZipFile(file).infolist()]
+            if sum(sizes) > _DOCUMENT_BYTES:
+                return {}
+            file.seek(0)
+        loaded = numpy.load(file, allow_pickle=False)
+        arrays = {name: loaded} if isinstance(loaded, numpy.ndarray) else dict(loaded)
+    except zipfile.BadZipFile as error:
+        raise ValueError(str(error)) from error
+    return {
+        key: array.tolist()
+        for key, array in arrays.items()
+        if array.ndim == 1 and array.dtype.kind in "fiu"
+    }
 
 
 def json_object(line: str) -> dict[str, Any] | None:

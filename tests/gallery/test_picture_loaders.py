@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import struct
+import unicodedata
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy
 import pytest
@@ -464,6 +467,38 @@ def test_boxes_that_fit_only_the_turned_picture_are_for_the_turned_pictures(
     datasets = open_data(form, files(tmp_path / "d", **content), tmp_path, side=40)
     assert boxes_of(datasets) == expected_boxes(boxes, form, 2)
     assert "the picture turned by its EXIF" in str(datasets.training.reading_notes)
+
+
+FILE_SPELLINGS = (lambda name: unicodedata.normalize("NFC", name), quote)
+PATH_SPELLINGS = (
+    lambda name: f"/data/local-files/?d=project/{quote(name)}",
+    lambda name: f"C:\\data\\{name}",
+    lambda name: f"/data/upload/1/0f3a9b21-{name}",
+)
+
+
+@pytest.mark.parametrize(
+    ("form", "spell"),
+    [(form, spell) for form in FORMS for spell in FILE_SPELLINGS]
+    + [(form, spell) for form in ("coco", "voc") for spell in PATH_SPELLINGS],
+)
+def test_pictures_are_found_by_names_that_label_studio_and_macs_write(
+    tmp_path: Path, form: str, spell: Callable[[str], str]
+) -> None:
+    """A file with boxes is named like the picture, or has its name inside."""
+    stem = unicodedata.normalize("NFD", "Köln am Rhein")
+    name = spell(f"{stem}.png")
+    content: Content = {}
+    for path, data in FORMS[form](BOXES).items():
+        if path.endswith("1.png"):
+            path = path.replace("1.png", f"{stem}.png")
+        elif form in ("icdar", "yolo"):
+            path = re.sub(r"(?<=[/_])1(?=\.txt)", name.removesuffix(".png"), path)
+        elif isinstance(data, str):
+            data = data.replace('"1.png"', json.dumps(name)).replace(">1.png<", f">{name}<")
+        content[path] = data
+    datasets = open_data(form, files(tmp_path / "d", **content), tmp_path, side=64)
+    assert boxes_of(datasets) == expected_boxes(BOXES, form, 64 / 20)
 
 
 @pytest.mark.parametrize("form", ["commas", "spaces"])

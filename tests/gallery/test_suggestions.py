@@ -94,6 +94,12 @@ SHAPES: dict[str, tuple[Content, str, str]] = {
     "a table with ids": (
         {"t.csv": "id,x,y\n" + "".join(f"P{n}-a,{n},{'ab'[n % 2]}\n" for n in range(12))}, "table",
         r"Nearly each row has another text; leave_out omits a column of names: 1 column \(id\)"),
+    "a table with Y and y": (
+        {"t.csv": "f,x,c\n" + "".join(f"{'Yy'[n % 2]},{n},{('no', 'No', 'yes')[n % 3]}\n"
+                                      for n in range(12))},
+        "table", r"only capitals or blanks differ: 1 text \(Y and y in f\)\.$"),
+    "a pair of UCI": (
+        {"a.tra": "1,2,0\n3,4,1\n" * 6, "a.tes": "1,2,0\n3,4,1\n"}, "table", "a.tes, a.tra with 3"),
     "a table of Excel": (
         {"t.csv": "sep=;\r\nReport;;\r\n\r\na;b;y\r\n" + "1,5;2 sq ft;a\r\n2,5;3 sq ft;b\r\n" * 5},
         "table", r"titles above the table: 1 row \(Report\)\. .+ in sq.ft: 1 column \(b\)"),

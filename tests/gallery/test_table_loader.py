@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backend.records.base.cells import format_of
+from backend.records.base.cells import NOT_ALIKE, format_of
 from backend.records.library.preview import note_messages
 from backend.training.user_code import UserCodeError
 from tests.gallery.datasets import Datasets, files, open_data
@@ -162,11 +162,55 @@ def test_classes_that_differ_in_capitals_only_are_one_and_letters_are_codes(tmp_
 def test_a_file_of_the_uci_repository_is_a_table(tmp_path: Path) -> None:
     folder = files(tmp_path / "d", **{"iris.data": flowers(header=""), "iris.names": "About it"})
     assert len(rows(open_data("table", folder, tmp_path))) == len(FLOWERS)
-    folder = files(tmp_path / "e", **{"a.data": flowers(header=""), "a.test": flowers()})
+    folder = files(tmp_path / "e", **{"a.data": "1,2,a\n3,4,b\n", "a.test": "x,y\n1,a\n"})
     notes = open_data("table", folder, tmp_path).training.reading_notes
-    assert ("Left out, because of their suffix", ["a.test"]) in [
+    assert ("Left out, because they have other columns", ["a.test"]) in [
         (note["reason"], note["names"]) for note in notes
     ]
+
+
+@pytest.mark.parametrize(
+    ("training", "test"),
+    [("adult.data", "adult.test"), ("digits.tra", "digits.tes"), ("a.trn", "a.tst"),
+     ("a.train", "a.val"), ("a.train.gz", "a.test.gz")],
+)  # fmt: skip
+def test_suffixes_are_the_sets_and_a_dot_makes_no_class(
+    tmp_path: Path, training: str, test: str
+) -> None:
+    """As in UCI's adult.test: a comment above, and a dot behind each class."""
+    lines = [f"{n}, {n * n}, {'<=50K' if n % 3 else '>50K'}" for n in range(9)]
+    content = {
+        training: "\n".join(lines).encode() + b"\n\n",
+        test: ("|1x3 Cross validator\n" + ".\n".join(lines[:6]) + ".\n\n").encode(),
+    }
+    content = {k: gzip.compress(v) if k.endswith("gz") else v for k, v in content.items()}
+    datasets = open_data("table", files(tmp_path / "d", **content), tmp_path)
+    assert [len(data) for data in datasets] == [9, 6]
+    assert datasets.training.classes == ["<=50K", ">50K"]
+    notes = {note["reason"]: note["count"] for note in datasets.training.reading_notes}
+    assert notes == {
+        "Read as one class, because only capitals, blanks or a dot at the end differ": 2,
+        "Left out, because they are titles above the table": 1,
+    }
+
+
+def test_a_file_with_the_suffix_of_a_set_need_not_be_a_table(tmp_path: Path) -> None:
+    folder = files(tmp_path / "d", **{"a.csv": flowers(), "unit.test": "assert x(1, 2)\nend\n"})
+    datasets = open_data("table", folder, tmp_path)
+    assert len(rows(datasets)) == len(FLOWERS)
+    assert "unit.test" in str(datasets.training.reading_notes)
+
+
+def test_texts_that_differ_in_capitals_or_blanks_only_are_noted(tmp_path: Path) -> None:
+    cells = ["Y", "y", "New  York", "New York", "K\u00e4se", "Ka\u0308se"]
+    lines = "".join(f"{n},{cell},{'Aa'[n % 2]}\n" for n, cell in enumerate(cells))
+    datasets = open_data("table", files(tmp_path / "d", **{"t.csv": f"a,b,c\n{lines}"}), tmp_path)
+    names = [name for name, _, _ in datasets.training.value_columns["data"]]
+    assert names == ["a", "b = Käse", "b = New  York", "b = New York", "b = Y", "b = y"]
+    notes = [
+        note["names"] for note in datasets.training.reading_notes if note["reason"] == NOT_ALIKE
+    ]
+    assert notes == [["New  York and New York in b", "Y and y in b"], ["A and a"]]
 
 
 def test_texts_of_windows_1252_are_read(tmp_path: Path) -> None:

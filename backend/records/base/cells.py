@@ -13,6 +13,8 @@ import datetime
 import io
 import math
 import re
+import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -56,6 +58,7 @@ SUMMARY = re.compile(
     re.IGNORECASE,
 )
 """The first cell of a row below a table that sums it up."""
+NOT_ALIKE = "Read as different, although only capitals or blanks differ"
 EPOCH = datetime.date(1970, 1, 1).toordinal()
 
 
@@ -69,8 +72,32 @@ def decoded(content: bytes) -> tuple[str, str]:
         text = content.decode("utf-16" if is_wide else "utf-8-sig")
     except UnicodeDecodeError:
         text = content.decode("cp1252", "replace")
+    # Macs write é as two characters.
+    text = unicodedata.normalize("NFC", text)
     match = re.match(r'"?sep=(.)"?[ \t]*(?=[\r\n])', text, re.IGNORECASE)
     return (text[match.end() :], match[1]) if match else (text, "")
+
+
+def usual_spellings(cells: Sequence[str]) -> dict[str, str]:
+    """Return for each text the most frequent one that differs in spelling only; letters are codes.
+
+    UCI's adult.test has a dot behind each class, and adult.data has none.
+    """
+    usual: dict[str, str] = {}
+    keys = {}
+    for cell, _ in Counter(cells).most_common():
+        text = " ".join(cell.split()).rstrip(".") or cell
+        keys[cell] = text.casefold() if len(text) > 1 else text
+        usual.setdefault(keys[cell], cell)
+    return {cell: usual[key] for cell, key in keys.items()}
+
+
+def like_pairs(cells: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return texts that differ only in capitals and blanks, together."""
+    texts: dict[str, list[str]] = {}
+    for cell in sorted(set(cells)):
+        texts.setdefault(" ".join(cell.casefold().split()), []).append(cell)
+    return [(*alike_texts,) for alike_texts in texts.values() if len(alike_texts) > 1]
 
 
 def delimiter_of(text: str) -> str:

@@ -36,6 +36,8 @@ _RANGE = re.compile(
 )
 _RANGE_LIKE = re.compile(r"[^/\\]+(?:\.\.|–)[^/\\]+")
 """A text that was meant as a range; one with a slash is a path."""
+_LIKE_RANGE_OF_NUMBERS = re.compile(rf"{_NUMBER}(?:\s*(?:[:|/-]|to)\s*|\s+){_NUMBER}([\s:].*)?")
+"""A range or list of another program, such as 1e-4:1e-1:4 or 16-64."""
 _COMMA = re.compile(r"(?<![\d.eE])(?<![eE][-+])(\d+),(?=(\d+)(?![\d.]))")
 """A comma without a space between two whole numbers: between values, or inside of a number."""
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}\.\d{3}")
@@ -163,6 +165,8 @@ def parse_axis(path: str, text: str, base_value: object = None) -> Axis:
         ValueError: It is not an axis; the message is a sentence that names the field.
     """
     kind = field_kind(path)
+    if kind in _RANGES and re.search(rf"{_NUMBER}\s*\.\.\.", text):
+        raise ValueError(f"{path}: “{sanitize(text)}” has three dots; a range has two, as in 1..4.")
     match = _RANGE.match(text) if kind in _RANGES else None
     has_semicolons = ";" in text and kind != "text"
     if match is not None:
@@ -194,7 +198,9 @@ def parse_axis(path: str, text: str, base_value: object = None) -> Axis:
     if kind in ("whole", "number"):
         first_text = next((value for value in axis.values if isinstance(value, str)), None)
         if first_text is not None:
-            raise ValueError(f"{path}: {sanitize(first_text)} is not a number.")
+            is_range = _LIKE_RANGE_OF_NUMBERS.fullmatch(first_text)
+            hint = "; write a range as 1e-4..0.1:4" if is_range else ""
+            raise ValueError(f"{path}: {sanitize(first_text)} is not a number{hint}.")
     if axis.error_message():
         raise ValueError(f"{path}: {axis.error_message()}")
     return axis
@@ -227,11 +233,12 @@ def _argument_texts(path: str, texts: Sequence[str], base_value: object) -> list
     job has a fraction; ``64,64`` is otherwise a list.
 
     Raises:
-        ValueError: A value is like a range, and the base job has no text.
+        ValueError: A value is like a range, and the base job has no text; or two are one number.
     """
     is_text = base_value is not None and not _is_number(base_value)
     for text in texts:
-        if not is_text and _RANGE_LIKE.fullmatch(text):
+        is_odd_number = _is_number(base_value) and _LIKE_RANGE_OF_NUMBERS.fullmatch(text)
+        if is_odd_number or (not is_text and _RANGE_LIKE.fullmatch(text)):
             raise ValueError(
                 f"{path}: “{sanitize(text)}” is neither a value nor a range; a range has two "
                 "numbers and stands alone, such as 1..4 or 1e-4..0.1:log."
@@ -241,7 +248,17 @@ def _argument_texts(path: str, texts: Sequence[str], base_value: object) -> list
         and ("," not in text or _is_fraction(base_value) or text.lstrip("+-").startswith("0,"))
         for text in texts
     )
-    return [with_point(text) for text in texts] if are_decimals else list(texts)
+    values = [with_point(text) for text in texts] if are_decimals else list(texts)
+    numbers: dict[float, str] = {}
+    for value in values if _is_number(base_value) else ():
+        if re.fullmatch(_NUMBER, with_point(value)):
+            other_value = numbers.setdefault(float(with_point(value)), value)
+            if other_value != value:
+                raise ValueError(
+                    f"{path}: {other_value} and {value} are one number, so that two jobs would be "
+                    "equal; remove one of them."
+                )
+    return values
 
 
 def value_text(value: object) -> str:

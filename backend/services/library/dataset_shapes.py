@@ -24,15 +24,18 @@ from backend.records.base import number_format
 from backend.records.base.cells import (
     MISSING_NUMBERS,
     MISSING_VALUES,
+    NOT_ALIKE,
     Format,
     decoded,
     delimiter_of,
     footer_count,
     format_of,
     is_header,
+    like_pairs,
     rows_of,
     sign_of,
     title_count,
+    usual_spellings,
 )
 from backend.records.base.validation import sanitize
 from backend.records.library.gallery import Suggestion
@@ -67,8 +70,7 @@ _TARGETS = re.compile("(^|[^a-z])(y|targets?|labels?)([^a-z]|$)")
 _YOLO_LINE = re.compile(rb"\s*\d+(\s+(0?\.\d+|[01](\.\d*)?|\d(\.\d+)?e-\d+)){4,}\s*", re.IGNORECASE)
 _HEAD = 64 << 10
 _LEAST_ROWS = 4
-_TABLES = (".csv", ".tsv", ".tab", ".data")
-_ALL_TABLES = (*_TABLES, *(f"{suffix}.gz" for suffix in _TABLES))
+_ALL_TABLES = tuple(f"{suffix}{end}" for suffix in _SPLITS.TABLES for end in ("", ".gz"))
 _LONG_HEAD = 1 << 20
 _MAX_READS = 16
 """Most files read for one shape: over SFTP every read takes a while."""
@@ -193,8 +195,10 @@ def _voc(listing: _Listing) -> _ShapeMatch | None:
 
 
 def _yolo(listing: _Listing) -> _ShapeMatch | None:
-    stems = {path.stem for path in listing.pictures}
-    labels = [path for path in listing.with_suffix(".txt") if path.stem in stems]
+    stems = {_LABELS.comparable(path.stem) for path in listing.pictures}
+    labels = [
+        path for path in listing.with_suffix(".txt") if _LABELS.comparable(path.stem) in stems
+    ]
     # A cut line is left out, unless there is no other line.
     lines = listing.head(labels[0]).strip().splitlines() if labels else []
     if not lines or not all(map(_YOLO_LINE.fullmatch, lines[: max(1, len(lines) - 1)])):
@@ -205,11 +209,11 @@ def _yolo(listing: _Listing) -> _ShapeMatch | None:
 
 
 def _icdar(listing: _Listing) -> _ShapeMatch | None:
-    stems = {path.stem.lower() for path in listing.pictures}
+    stems = {_LABELS.comparable(path.stem) for path in listing.pictures}
     notes = [
         path
         for path in listing.with_suffix(".txt")
-        if path.stem.lower() in stems or path.stem.lower().removeprefix("gt_") in stems
+        if {stem := _LABELS.comparable(path.stem), stem.removeprefix("gt_")} & stems
     ]
     line = rb"(\xef\xbb\xbf)?\s*-?\d+((\s*,\s*-?\d+){3}(\s*,|\s*$)|( \d+){3} \")"
     if not notes or not re.match(line, listing.head(notes[0], 1024), re.MULTILINE):
@@ -248,7 +252,7 @@ def _picture_table(listing: _Listing) -> _ShapeMatch | None:
     pictures = _LABELS.PictureNames(paths)
     candidates = [
         path
-        for path in listing.with_suffix(*_ALL_TABLES, ".txt")
+        for path in listing.with_suffix(*_ALL_TABLES, ".txt", *_SPLITS.SET_TABLES)
         if _LABELS.is_candidate(path.as_posix()) and not pictures.is_companion(path.as_posix())
     ]
     candidates.sort(key=lambda path: (path.suffix == ".txt", not _is_training(path)))
@@ -346,7 +350,7 @@ def _array_sizes(shape: Sequence[int]) -> dict[str, int]:
 
 def _table(listing: _Listing) -> _ShapeMatch | None:
     tables = listing.with_suffix(*_ALL_TABLES, ".parquet")
-    texts = [] if tables else listing.with_suffix(".txt")
+    texts = [] if tables else listing.with_suffix(".txt", *_SPLITS.SET_TABLES)
     tables = tables or texts
     if not tables or listing.pictures:
         return None
@@ -400,10 +404,11 @@ def _columns(names: str, rows: list[list[str]], notes: list[ReadingNote]) -> _Sh
         1 if form.kind != "texts" else len(set(texts)) for texts, form in used_columns[start:-1]
     ]
     sizes = {"features": sum(widths)}
-    classes = set(known_cells[-1])
+    classes = {*usual_spellings(known_cells[-1]).values()}
     is_whole = all(re.fullmatch(r"[+-]?[0-9]+([.,]0*)?", cell) for cell in classes)
     is_text = formats[-1].kind == "texts"
-    if len(classes) > 1 and (is_text or (is_whole and len(classes) <= _MAX_CLASSES)):
+    repeat = 2 * len(classes) <= len(known_cells[-1])
+    if len(classes) > 1 and (is_text or (is_whole and repeat and len(classes) <= _MAX_CLASSES)):
         sizes["classes"] = len(classes)
     settings = {"missing": "mean"} if is_missing else {}
     is_named = len(rows) > 1 and is_header(rows)
@@ -414,6 +419,13 @@ def _columns(names: str, rows: list[list[str]], notes: list[ReadingNote]) -> _Sh
         )
         for note in sorted({form.note for form in formats} - {""})
     ]
+    pairs = [
+        f"{' and '.join(pair)} in {title}"
+        for title, form, cells in zip(titles[:-1], formats, known_cells, strict=False)
+        if form.kind == "texts"
+        for pair in like_pairs(cells)
+    ]
+    notes.append(ReadingNote.from_names(NOT_ALIKE, pairs, "text"))
     detail = f"{names} with {len(columns)} columns{missing_note if is_missing else ''}"
     return _ShapeMatch(detail, settings, sizes, notes, {"target": tuple(titles)})
 
@@ -427,7 +439,7 @@ def _format(cells: Sequence[str], decimal: str) -> Format:
 
 
 def _is_training(path: PurePosixPath) -> bool:
-    return "train" in path.name.lower()
+    return "train" in path.name.lower() or _SPLITS.part_of(path.name) == "training"
 
 
 def _plural(number: int, noun: str) -> str:

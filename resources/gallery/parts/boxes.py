@@ -2,14 +2,13 @@
 
 import contextlib
 import os
-import unicodedata
 from typing import NamedTuple
 
 import torch
 from notes import Notes
 from pictures import is_readable, open_picture, picture_size, tensor_of, white_of
 from PIL import Image
-from splits import PICTURES, divide, files, part_of
+from splits import PICTURES, divide, files
 
 MOST_EXAMINED = 500
 
@@ -222,21 +221,3 @@ def are_shares(samples: list[Sample]) -> bool:
     edges = [edge for sample in samples for box in sample.boxes for edge in box]
     is_stated = all(sample.size == (1, 1) for sample in samples)
     return is_stated or (bool(edges) and max(edges) <= 1.001)
-
-
-def find_picture(pictures: dict[str, list[str]], name: str, part: str) -> str:
-    """The path that ends with a name of a picture, in a folder of the part if several do.
-
-    ``pictures`` has the paths of all pictures by their names without folders.
-    """
-    relative_name = name.replace("\\", "/").lstrip("./")
-    # Macs write é as two characters.
-    names = (relative_name, *(unicodedata.normalize(f, relative_name) for f in ("NFC", "NFD")))
-    relative_name = next((n for n in names if os.path.basename(n) in pictures), relative_name)
-    paths = pictures.get(os.path.basename(relative_name), [])
-    matching_paths = [
-        path for path in paths if f"/{path}".replace(os.sep, "/").endswith(f"/{relative_name}")
-    ]
-    paths = matching_paths or paths
-    of_part = [path for path in paths if part and part_of(path) == part]
-    return (of_part or paths or [relative_name])[0]

@@ -11,6 +11,7 @@ PARTS = {
     "train": "training", "training": "training",
     "val": "validation", "valid": "validation", "validation": "validation",
     "test": "test", "testing": "test", "t10k": "test",
+    "trn": "training", "tra": "training", "tst": "test", "tes": "test",
 }  # fmt: skip
 PICTURES = (
     ".png", ".apng", ".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".jp2", ".j2k", ".jpf", ".jpx",
@@ -18,6 +19,11 @@ PICTURES = (
     ".tga", ".pcx",
 )  # fmt: skip
 """Suffixes of pictures that Pillow reads."""
+TABLES = (".csv", ".tsv", ".tab", ".data")
+SET_TABLES = (".train", ".trn", ".tra", ".val", ".test", ".tst", ".tes")
+"""Suffixes of tables for training and testing, as in the UCI repository."""
+TEXT_TABLES = (*TABLES, ".txt", *SET_TABLES)
+TABLE_SUFFIXES = (*TEXT_TABLES, *(f"{suffix}.gz" for suffix in TEXT_TABLES), ".parquet")
 COMPANIONS = (".txt", ".json", ".xml", ".csv", "thumbs.db", "desktop.ini")
 
 MASK = re.compile(

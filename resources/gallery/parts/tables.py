@@ -1,23 +1,26 @@
 """Tables as columns of texts, and a column as classes or numbers."""
 
-import collections
 import contextlib
 import gzip
 import os
 from collections.abc import Collection
+from unicodedata import normalize
 
 import numpy
 from cells import (
     DELIMITERS,
+    NOT_ALIKE,
     NUMBER,
     Format,
     decoded,
     delimiter_of,
     footer_count,
     is_header,
+    like_pairs,
     names_in_header,
     rows_of,
     title_count,
+    usual_spellings,
 )
 from notes import Notes
 
@@ -37,7 +40,7 @@ def read_table(
         except (OSError, ValueError) as error:
             raise ValueError(f"{file} cannot be read: {error}") from error
         cells = [
-            ["" if v is None else str(v) for v in table_column.to_pylist()]
+            ["" if v is None else normalize("NFC", str(v)) for v in table_column.to_pylist()]
             for table_column in table.columns
         ]
         if not table.num_rows or not cells:
@@ -69,7 +72,7 @@ def read_table(
                 f"{row_label} has {len(row)} columns, and the first has {len(rows[0])}"
             )
     has_names = header == "yes" or (header == "auto" and is_header(rows))
-    names, count = [f"column {n}" for n in range(1, len(rows[0]) + 1)], 0
+    names, count = numbered_names(len(rows[0])), 0
     if has_names:
         names, count = names_in_header(rows)
         more_labels = row_labels[1:count]
@@ -78,6 +81,11 @@ def read_table(
     if not rows:
         raise ValueError(f"{file} has a header and no rows")
     return names, [list(column) for column in zip(*rows, strict=True)], row_labels
+
+
+def numbered_names(count: int) -> list[str]:
+    """The names of the columns of a table without a header."""
+    return [f"column {number}" for number in range(1, count + 1)]
 
 
 def text_of(path: str) -> tuple[str, str]:
@@ -97,14 +105,6 @@ def numbers(cells: list[str], form: Format) -> numpy.ndarray:
         with contextlib.suppress(ValueError):  # Of missing values, or of thousands.
             return numpy.array(cells).astype(numpy.float64)
     return numpy.array([form.parse(cell) for cell in cells])
-
-
-def usual_spellings(cells: list[str]) -> dict[str, str]:
-    """For each text the most frequent of those that differ in capitals only; letters are codes."""
-    spellings: dict[str, str] = {}
-    for cell, _ in collections.Counter(cells).most_common():
-        spellings.setdefault(cell.casefold() if len(cell) > 1 else cell, cell)
-    return {cell: spellings[cell.casefold() if len(cell) > 1 else cell] for cell in set(cells)}
 
 
 def join_names(names: Collection[str]) -> str:
@@ -134,8 +134,14 @@ def target_of(
         if is_whole:
             class_values, classes = numpy.unique(values, return_inverse=True)
             return classes.astype(numpy.int64), [str(int(value)) for value in class_values]
-    spellings = usual_spellings(cells)
+    spellings, other_pairs = usual_spellings(cells), like_pairs(cells)
     others = [f"{cell} as {usual}" for cell, usual in sorted(spellings.items()) if cell != usual]
-    notes.add("Read as one class, because only their capitals differ", sorted(others), "class")
+    notes.add(
+        "Read as one class, because only capitals, blanks or a dot at the end differ",
+        others,
+        "class",
+    )
+    other_pairs = [pair for pair in other_pairs if len({spellings[text] for text in pair}) > 1]
+    notes.add(NOT_ALIKE, [" and ".join(pair) for pair in other_pairs], "class")
     texts, classes = numpy.unique([spellings[cell] for cell in cells], return_inverse=True)
     return classes.astype(numpy.int64), texts.tolist()

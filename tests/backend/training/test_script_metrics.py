@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -407,6 +408,21 @@ def test_a_file_is_read_by_its_content_and_not_by_its_name(
         curves_found[tag][step] == value for tag in curves for step, value in curves[tag].items()
     )
     assert metrics.poll() == []
+
+
+def test_vectors_of_numpy_are_curves(job_folder: Path) -> None:
+    metrics = metrics_of(job_folder)
+    output = job_folder / "output"
+    numpy.save(output / "train_loss.npy", numpy.array([0.9, 0.8]))
+    numpy.savez(output / "history.npz", val_loss=[1.0, 0.5], val_acc=[0.25, 0.75], name="x")
+    numpy.save(output / "weights.npy", numpy.ones(3))
+    numpy.savez_compressed(output / "samples.npz", loss=numpy.zeros(7_000_000))
+    (output / "broken.npz").write_bytes(b"PK\3\4")
+    assert curves_of(metrics.poll()) == {
+        "train_loss": {1: 0.9, 2: 0.8},
+        "val_loss": {1: 1.0, 2: 0.5},
+        "val_acc": {1: 0.25, 2: 0.75},
+    }
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ import json
 import math
 import os
 
-from boxes import Boxes, Sample, find_picture
+from boxes import Boxes, Sample
+from labels import PictureNames
 from notes import Notes
 from splits import PICTURES, files, part_of
 
@@ -45,9 +46,7 @@ def find_samples(folder: str, notes: Notes) -> tuple[list[Sample], list[str]]:
     json_paths = [
         path for path in json_paths if os.path.basename(path).startswith("instances")
     ] or json_paths
-    pictures: dict[str, list[str]] = {}
-    for path in files(folder, *PICTURES):
-        pictures.setdefault(os.path.basename(path), []).append(path)
+    pictures = PictureNames(files(folder, *PICTURES))
     samples: list[Sample] = []
     categories: dict[str, str] = {}
     for path in json_paths:
@@ -85,7 +84,7 @@ def read_json(path: str) -> object:
 def samples_of(
     content: dict,
     categories: dict[str, str],
-    pictures: dict[str, list[str]],
+    pictures: PictureNames,
     part: str,
     notes: Notes,
 ) -> list[Sample]:
@@ -121,7 +120,7 @@ def samples_of(
         ]
         sides = [int(float(image.get(side) or 0)) for side in ("width", "height")]
         size = (sides[0], sides[1]) if all(sides) else None
-        path = find_picture(pictures, image["file_name"], part)
+        path = pictures.find(image["file_name"], part) or image["file_name"].lstrip("./")
         names = [categories[str(entry["category_id"])] for entry in annotations_of_image]
         samples.append(Sample(path, part, corners, names, size))
     return samples

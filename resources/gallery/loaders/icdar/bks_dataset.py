@@ -8,6 +8,7 @@ import os
 import re
 
 from boxes import Boxes, Sample
+from labels import comparable
 from notes import Notes
 from splits import PICTURES, files, part_of
 
@@ -45,11 +46,11 @@ def find_samples(folder: str, notes: Notes) -> tuple[list[Sample], list[str]]:
     """The pictures with their regions, and the only class."""
     regions = {}
     for path in files(folder, ".txt"):
-        name = os.path.splitext(os.path.basename(path))[0].lower().removeprefix("gt_")
+        name = comparable(os.path.splitext(os.path.basename(path))[0]).removeprefix("gt_")
         regions[part_of(os.path.dirname(path)), name] = path
     samples, skipped = [], []
     for path in files(folder, *PICTURES):
-        name = os.path.splitext(os.path.basename(path))[0].lower()
+        name = comparable(os.path.splitext(os.path.basename(path))[0])
         part = part_of(os.path.dirname(path))
         region_file = regions.get((part, name)) or regions.get(("", name))
         if region_file is not None:

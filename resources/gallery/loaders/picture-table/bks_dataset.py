@@ -21,7 +21,7 @@ from labels import (
 )
 from notes import Notes
 from picture_set import PictureSet
-from splits import PICTURES, files, masks_of, part_of
+from splits import PICTURES, TABLE_SUFFIXES, files, masks_of, part_of
 from tables import read_table, target_of
 
 TARGET = ""
@@ -33,8 +33,6 @@ AUGMENT = "none"
 BAD_PICTURES = "stop"
 VALIDATION_SHARE = 0.2
 SEED = 1
-
-TABLES = (".csv", ".tsv", ".tab", ".data", ".txt", ".csv.gz", ".tsv.gz", ".parquet")
 
 
 class UserDataset(PictureSet):
@@ -100,7 +98,7 @@ def read_labels(folder: str, pictures: PictureNames, notes: Notes) -> LabelTable
     """The rows of the table that names the pictures."""
     table_notes: dict[str, Notes] = {}
     tables, errors, unlabelled = [], {}, []
-    for path in files(folder, *TABLES):
+    for path in files(folder, *TABLE_SUFFIXES):
         if not is_candidate(path):
             unlabelled.append(path)
         elif not pictures.is_companion(path):

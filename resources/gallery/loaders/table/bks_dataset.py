@@ -1,8 +1,8 @@
 """Reads a table of features: a row for each sample, one column is the target.
 
 The files are CSV or TSV (.csv, .tsv, .tab, .data, .txt, also gzipped) or Parquet. Files named
-train, val or test, or in folders of these names, are the training and the validation set; otherwise
-rows are drawn for validation.
+train, val or test, with these suffixes or in folders of these names, are the training and the
+validation set; otherwise rows are drawn for validation.
 """
 
 import functools
@@ -11,10 +11,10 @@ import re
 
 import numpy
 import torch
-from cells import MISSING_NUMBERS, MISSING_VALUES, Format, format_of, sign_of
+from cells import MISSING_NUMBERS, MISSING_VALUES, NOT_ALIKE, Format, format_of, like_pairs, sign_of
 from notes import Notes
-from splits import divide, files, part_of
-from tables import join_names, numbers, read_table, target_of
+from splits import SET_TABLES, TABLE_SUFFIXES, divide, files, part_of
+from tables import join_names, numbered_names, numbers, read_table, target_of
 
 TARGET = ""
 TASK = "auto"
@@ -30,8 +30,6 @@ SCALE = "standard"
 VALIDATION_SHARE = 0.2
 SEED = 1
 
-TEXT_SUFFIXES = (".csv", ".tsv", ".tab", ".data", ".txt")
-SUFFIXES = (*TEXT_SUFFIXES, *(f"{suffix}.gz" for suffix in TEXT_SUFFIXES), ".parquet")
 OTHER_FILE = re.compile(r"(readme|licen[cs]e|\.names)[^/]*$", re.IGNORECASE)
 TEXT_LIMIT = 50
 
@@ -145,6 +143,13 @@ class Table:
         for note in sorted({form.note for form in formats.values()} - {""}):
             column_names = [self.names[n] for n, form in formats.items() if form.note == note]
             self.notes.add(note, column_names, "column")
+        pairs = [
+            f"{' and '.join(pair)} in {self.names[n]}"
+            for n in self.feature_columns
+            if formats[n].kind == "texts"
+            for pair in like_pairs(columns[n])
+        ]
+        self.notes.add(NOT_ALIKE, pairs, "text")
         text_values = [
             f"{cell} in {self.names[n]}"
             for n, form in formats.items()
@@ -296,11 +301,11 @@ def read_folder(
     folder: str, notes: Notes
 ) -> list[tuple[str, list[str], list[list[str]], list[str]]]:
     """The tables with the same columns, those for training first: path and what is in it."""
-    paths = [path for path in files(folder, *SUFFIXES) if not OTHER_FILE.search(path)]
+    paths = [path for path in files(folder, *TABLE_SUFFIXES) if not OTHER_FILE.search(path)]
     paths = [path for path in paths if ".txt" not in path.lower()] or paths
     if not paths:
         raise ValueError("the dataset has no CSV, TSV or Parquet file; this loader reads tables")
-    others = [path for path in files(folder, "") if not path.lower().endswith(SUFFIXES)]
+    others = [path for path in files(folder, "") if not path.lower().endswith(TABLE_SUFFIXES)]
     others = [path for path in others if not OTHER_FILE.search(path)]
     notes.add("Left out, because of their suffix", others, "file")
     training = [path for path in paths if part_of(path) == "training"]
@@ -312,15 +317,27 @@ def read_folder(
         (path, *read_table(os.path.join(folder, path), notes, DELIMITER, HEADER))
         for path in training
     ]
-    other_paths = []
+    other_paths, broken_paths = [], []
+    names = tables[0][1]
     for path in validation_paths if validation_paths != training else []:
-        table = (path, *read_table(os.path.join(folder, path), notes, DELIMITER, HEADER))
+        table_notes = Notes()
+        try:
+            content = read_table(os.path.join(folder, path), table_notes, DELIMITER, HEADER)
+        except ValueError:
+            if not path.lower().endswith(SET_TABLES):
+                raise
+            broken_paths.append(path)
+            continue
+        if len(content[0]) == len(names) and content[0] == numbered_names(len(names)):
+            content = (names, *content[1:])
         # A test file without the target, as in competitions, cannot measure.
-        if table[1] == tables[0][1] or part_of(path) == "validation":
-            tables.append(table)
+        if content[0] == names or part_of(path) == "validation":
+            tables.append((path, *content))
+            notes.extend(table_notes)
         else:
             other_paths.append(path)
     notes.add("Left out, because they have other columns", other_paths, "file")
+    notes.add("Left out, because they are no complete tables", broken_paths, "file")
     return tables
 
 

@@ -6,7 +6,8 @@ Lists in ImageSets/Main (train.txt, val.txt, test.txt) name the sets, or else fo
 import os
 from xml.etree import ElementTree
 
-from boxes import Boxes, Sample, find_picture
+from boxes import Boxes, Sample
+from labels import PictureNames, comparable
 from notes import Notes
 from splits import PICTURES, files, part_of, part_of_folder
 
@@ -38,15 +39,16 @@ class UserValDataset(UserDataset):
 
 def find_samples(folder: str, notes: Notes) -> tuple[list[Sample], list[str]]:
     """The pictures with their boxes, and the names of the classes."""
-    pictures: dict[str, list[str]] = {}
-    for path in files(folder, *PICTURES):
-        for name in (os.path.basename(path), os.path.splitext(os.path.basename(path))[0]):
-            pictures.setdefault(name, []).append(path)
+    pictures = PictureNames(files(folder, *PICTURES))
     part_by_name = parts_by_name(folder)
     samples, unlisted_paths = [], []
     for path in files(folder, ".xml"):
         name = os.path.splitext(os.path.basename(path))[0]
-        part = part_by_name.get(name, "") if part_by_name else part_of(os.path.dirname(path))
+        part = (
+            part_by_name.get(comparable(name), "")
+            if part_by_name
+            else part_of(os.path.dirname(path))
+        )
         if part_by_name and not part:
             unlisted_paths.append(path)
         else:
@@ -76,13 +78,11 @@ def parts_by_name(folder: str) -> dict[str, str]:
         part = part_of_folder(os.path.splitext(os.path.basename(path))[0])
         if part and os.path.basename(os.path.dirname(path)) == "Main":
             with open(os.path.join(folder, path), encoding="utf-8-sig") as file:
-                parts.update({line.split()[0]: part for line in file if line.strip()})
+                parts.update({comparable(line.split()[0]): part for line in file if line.strip()})
     return parts
 
 
-def read_annotation(
-    folder: str, path: str, part: str, pictures: dict[str, list[str]]
-) -> Sample | None:
+def read_annotation(folder: str, path: str, part: str, pictures: PictureNames) -> Sample | None:
     try:
         root = ElementTree.parse(os.path.join(folder, path)).getroot()
         if root.tag != "annotation":
@@ -102,8 +102,7 @@ def read_annotation(
         raise ValueError(f"{path} cannot be read: {error}") from error
     stem = os.path.splitext(os.path.basename(path))[0]
     name = (root.findtext("filename") or "").strip()
-    name = name if os.path.basename(name) in pictures else stem
-    picture = find_picture(pictures, name, part)
+    picture = pictures.find(name, part) or pictures.find(stem, part) or name or stem
     return Sample(picture, part, boxes, names, size, tuple(difficult))
 
 

@@ -9,6 +9,7 @@ import os
 import re
 
 from boxes import Boxes, Sample
+from labels import comparable
 from notes import Notes
 from splits import PICTURES, files, part_of
 
@@ -54,12 +55,12 @@ class UserValDataset(UserDataset):
 
 def find_samples(folder: str, notes: Notes) -> tuple[list[Sample], list[str]]:
     """The pictures with their boxes, and the names of the classes."""
-    labels = set(files(folder, ".txt"))
+    labels = {comparable(path): path for path in files(folder, ".txt")}
     samples, outlines, used_labels = [], [], set()
     for path in files(folder, *PICTURES):
-        sibling_label = f"{os.path.splitext(path)[0]}.txt"
-        folders = [re.sub(r"(^|[/\\])images([/\\])", r"\1labels\2", sibling_label), sibling_label]
-        label = next((name for name in folders if name in labels), None)
+        sibling_label = comparable(f"{os.path.splitext(path)[0]}.txt")
+        names = [re.sub(r"(^|/)images/", r"\1labels/", sibling_label), sibling_label]
+        label = next((labels[name] for name in names if name in labels), None)
         if label is not None:
             boxes, numbers, outline_count = read_labels(os.path.join(folder, label))
             used_labels.add(label)

@@ -212,6 +212,10 @@ def test_values_are_typed_as_a_list_or_as_a_range(path: str, text: str, shown_te
         ),
         ("arguments.lr", "0,1e-4..0.1:log", "write 0.1e-4..0.1 for the range, which"),
         ("optimizer.lr", "1..2,5", "write 1..2.5 for the range"),
+        ("optimizer.lr", "1e-4...1e-1:4", "has three dots; a range has two, as in 1..4."),
+        ("arguments.lr", "0...5", "has three dots; a range has two"),
+        ("optimizer.lr", "1e-4:1e-1:4", "is not a number; write a range as 1e-4..0.1:4."),
+        ("batch_size", "16-64", "16-64 is not a number; write a range as"),
     ],
 )
 def test_a_text_that_gives_no_values_is_refused_in_one_sentence(path, text, message) -> None:
@@ -219,6 +223,42 @@ def test_a_text_that_gives_no_values_is_refused_in_one_sentence(path, text, mess
         parse_axis(path, text)
     assert str(caught.value).startswith(f"{path}: ")
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "base_value", "message"),
+    [
+        ("1e-4:1e-1:4", "0.1", "“1e-4:1e-1:4” is neither a value nor a range; a range has two"),
+        ("0.1 0.2 0.3", 0.1, "“0.1 0.2 0.3” is neither a value nor a range"),
+        ("16-64", 32, "“16-64” is neither a value nor a range"),
+        ("0.1, 0.2 to 0.3", 0.1, "“0.2 to 0.3” is neither a value nor a range"),
+        ("0,1;0,10", "0.1", "0.1 and 0.10 are one number, so that two jobs would be equal"),
+        ("0.1, 1e-1", 0.5, "0.1 and 1e-1 are one number"),
+        ("64, 064", "32", "64 and 064 are one number"),
+        ("64, 64.0", 64, "64 and 64.0 are one number"),
+    ],
+)
+def test_values_of_an_argument_that_are_no_numbers_or_equal_ones_are_refused(
+    text, base_value, message
+) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        parse_axis("arguments.lr", text, base_value)
+    assert str(caught.value).startswith(f"arguments.lr: {message}")
+
+
+@pytest.mark.parametrize(
+    ("text", "base_value", "values"),
+    [
+        ("resnet:18, resnet:34", "resnet:50", ("resnet:18", "resnet:34")),
+        ("16:9, 4:3", "16:9", ("16:9", "4:3")),
+        ("2026-01, 2026-02", None, ("2026-01", "2026-02")),
+        ("v1.1, v1.10", "v1", ("v1.1", "v1.10")),
+        ("-1, -2", "1", ("-1", "-2")),
+        ("1e-3, 1e-4", "1e-2", ("1e-3", "1e-4")),
+    ],
+)
+def test_texts_with_signs_of_a_range_are_values_of_an_argument(text, base_value, values) -> None:
+    assert parse_axis("arguments.lr", text, base_value).points() == values
 
 
 @pytest.mark.parametrize(
