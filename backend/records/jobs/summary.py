@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Optional
 from backend.records.base.timestamps import seconds
 from backend.records.jobs import arguments
 from backend.records.jobs.metric_names import usual_mode
+from backend.records.jobs.schedulers import SCHEDULERS
 from backend.records.jobs.script import command_line, is_session
 from backend.records.jobs.settings import NOTES, SETTINGS, default_value
 from backend.records.jobs.state import JobState
@@ -119,6 +120,11 @@ class JobSummary(NamedTuple):
     def resumes(self) -> bool:
         """Return whether the job can continue from a checkpoint, as `JobView.resumes`."""
         return "resume_arguments=" in self.settings or not self.is_script
+
+    @property
+    def has_scheduler(self) -> bool:
+        """Return whether a cluster's scheduler starts the job."""
+        return not SCHEDULERS.keys().isdisjoint(self.settings.splitlines())
 
     def took_s(self, now_s: float) -> float | None:
         """Return the seconds that all its runs took, up to ``now_s``."""
@@ -349,5 +355,5 @@ def _defaults() -> Iterable[str]:
             )
 
 
-_COMMON_TEXTS = frozenset({"checkpoint", "optimizer", "early_stop", *_defaults()})
+_COMMON_TEXTS = {"checkpoint", "optimizer", "early_stop", *_defaults()} - SCHEDULERS.keys()
 """Words of nearly every job, which a search for them would find all."""

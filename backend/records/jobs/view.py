@@ -84,6 +84,11 @@ class JobView:
         return not self.is_script or bool(self.config.resume_arguments)
 
     @property
+    def has_scheduler(self) -> bool:
+        """Return whether a cluster's scheduler starts the job."""
+        return self.config.allocation is not None
+
+    @property
     def is_script(self) -> bool:
         return bool(self.config.script)
 

@@ -50,11 +50,6 @@ class JobSubject:
     is_in_table: bool = False
 
     @property
-    def waits_for_scheduler(self) -> bool:
-        """Return whether a cluster's scheduler starts the queued job; a summary does not say so."""
-        return isinstance(self.job, JobView) and self.job.config.allocation is not None
-
-    @property
     def can_resume(self) -> bool:
         """Return whether the job can resume, as long as is known: a job without steps cannot."""
         if self.job.state not in _RESUMABLE_STATES or not self.job.resumes:
@@ -287,7 +282,7 @@ def action_for_state(subject: JobSubject) -> JobAction:
             icon="play",
             is_primary=False,
             disabled_tip="The scheduler of its cluster starts it.",
-            is_enabled=lambda subject: not subject.waits_for_scheduler,
+            is_enabled=lambda subject: not subject.job.has_scheduler,
         )
     if state is JobState.FINISHED:
         return replace(EXPORT, is_enabled=lambda subject: subject.has_checkpoints is not False)

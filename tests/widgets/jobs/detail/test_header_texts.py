@@ -117,8 +117,10 @@ def test_a_job_that_waits_for_a_scheduler_says_why_and_where_and_is_not_started_
         assert finding is not None
         assert finding.message == reason
         assert run_details(view).startswith("8 GPUs on hpc")
-        subject = JobSubject(view)
-        assert not action_for_state(subject).is_enabled(subject)
+        for subject in (JobSubject(view), JobSubject(summary_of(view))):
+            assert not action_for_state(subject).is_enabled(subject)
+        own_subject = JobSubject(summary_of(replace_fields(LIVE, state=state)))
+        assert action_for_state(own_subject).is_enabled(own_subject)
 
 
 @pytest.mark.parametrize("step", [0, 40])
