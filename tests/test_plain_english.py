@@ -7,6 +7,7 @@ import re
 import subprocess
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -62,15 +63,18 @@ def _texts() -> Iterator[Path]:
         yield from sorted(path.rglob("*.md")) if path.is_dir() else [path]
 
 
-def _prose(name: str, source: str) -> Iterator[tuple[int, str]]:
+@cache
+def _prose(name: str, source: str) -> list[tuple[int, str]]:
     """Comments, docstrings and other strings with a blank: keys and names have none."""
     with (ROOT / name).open("rb") as file:
-        for token in tokenize.tokenize(file.readline):
-            if token.type == tokenize.COMMENT:
-                yield token.start[0], token.string
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
-            yield node.lineno, node.value
+        tokens = list(tokenize.tokenize(file.readline))
+    comments = [(t.start[0], t.string) for t in tokens if t.type == tokenize.COMMENT]
+    constants = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
+    return comments + [
+        (constant.lineno, constant.value)
+        for constant in constants
+        if isinstance(constant.value, str) and " " in constant.value
+    ]
 
 
 def _text_strings(source: str) -> Iterator[tuple[int, str]]:
@@ -195,6 +199,7 @@ def test_no_identifier_has_an_old_word() -> None:
     assert locations == set()
 
 
+@cache
 def _names(name: str) -> set[str]:
     with (ROOT / name).open("rb") as file:
         return {t.string for t in tokenize.tokenize(file.readline) if t.type == tokenize.NAME}

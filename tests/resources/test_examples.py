@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -67,17 +66,7 @@ def test_a_file_that_is_no_picture_is_said_to_be_none(tmp_path: Path) -> None:
         training.user_dataset.read(str(tmp_path / "text.png"))
 
 
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """Threads that wait for each other on busy processors took 169 s for what one does in 6 s."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.mark.slow
-@pytest.mark.usefixtures("one_thread")
 def test_the_digits_reach_97_percent_with_the_settings_of_their_job() -> None:
     job = parse_job(tomllib.loads((DIGITS / "job.toml").read_text(encoding="utf-8"))).config
     assert job is not None

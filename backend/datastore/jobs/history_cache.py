@@ -141,7 +141,12 @@ def join_updates(base: HistoryUpdate, update: HistoryUpdate) -> HistoryUpdate:
     epochs: Column = np.concatenate([np.asarray(base.epochs)[is_kept], update.epochs])
     seconds: Column = np.concatenate([np.asarray(base.seconds)[is_kept], update.seconds])
     metrics: dict[str, Column] = {}
-    for name in dict.fromkeys([*base.metrics, *update.metrics]):
+    old_names = [
+        name
+        for name, values in base.metrics.items()
+        if update.drop_from is None or not np.isnan(np.asarray(values)[is_kept]).all()
+    ]
+    for name in dict.fromkeys([*old_names, *update.metrics]):
         old_values, new_values = base.metrics.get(name), update.metrics.get(name)
         metrics[name] = np.concatenate(
             [

@@ -177,11 +177,18 @@ def _read(data: bytes, cursor: HistoryCursor) -> tuple[HistoryUpdate, HistoryCur
         return values if keeps_all else values[keep]
 
     lowest_step = int(first_steps.min())
+    # A metric that is only in replaced blocks has another name since.
+    names = {
+        name
+        for block, is_kept in zip(blocks, np.logical_or.reduceat(keep, starts), strict=True)
+        if is_kept
+        for name in map(_name, block.openings)
+    }
     update = HistoryUpdate(
         steps=select(steps),
         epochs=select(np.repeat([block.epoch for block in blocks], counts)),
         seconds=select(_seconds(blocks, counts, step_offsets, cursor, started_s)),
-        metrics={name: select(values) for name, values in columns.items()},
+        metrics={name: select(values) for name, values in columns.items() if name in names},
         run_starts=_run_starts(blocks, lowest_later, cursor.run),
         drop_from=lowest_step if lowest_step <= cursor.last_step else None,
         problems=tuple(problems),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from sqlalchemy import text as sql
 
 from backend.base.errors import BackendError
+from backend.catalogue import store
 from backend.catalogue.store import CACHE_KIB, Catalogue, open_catalogue
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
@@ -22,6 +23,7 @@ from backend.records.jobs.status import Alarm, Continuation
 from backend.records.jobs.summary import summary_of
 from backend.records.library.item import Kind
 from tests.backend.catalogue.catalogue_rig import CONFIG, item, job
+from tests.waiting import LIMIT_S
 
 
 @pytest.fixture
@@ -182,6 +184,13 @@ def test_f60_the_value_of_a_jobs_variable_is_not_kept(tmp_path: Path, catalogue:
         assert secret.encode() not in file.read_bytes()
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no writer give up: who waits asks every 100 ms, and others may come before each time."""
+    monkeypatch.setattr(store, "PATIENCE_S", LIMIT_S)
+
+
+@pytest.mark.usefixtures("patient")
 def test_m22_eight_threads_and_two_catalogues_on_one_file_lose_no_row(tmp_path: Path) -> None:
     path = tmp_path / "c.sqlite"
     new_catalogue = [open_catalogue(path), open_catalogue(path)]
@@ -213,6 +222,7 @@ def test_m22_eight_threads_and_two_catalogues_on_one_file_lose_no_row(tmp_path: 
         catalogue.close()
 
 
+@pytest.mark.usefixtures("patient")
 def test_m22_a_transaction_that_reads_before_it_writes_waits_its_turn(catalogue: Catalogue) -> None:
     barrier = threading.Barrier(2)
     problems: list[BaseException] = []

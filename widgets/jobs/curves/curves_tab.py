@@ -164,6 +164,8 @@ class CurvesTab(QWidget):
         if self._pending_updates and not changed_names:
             return
         drawn_names = dict.fromkeys((*changed_names, *self._choose_large()))
+        for base in self._small_plots.keys() - self._bases():
+            self._spare_plot(base)
         self._place_plots(
             {plot_and_line(name)[0] for name in drawn_names}
             - {self._large_base, *self._small_plots}
@@ -246,7 +248,7 @@ class CurvesTab(QWidget):
         Returns:
             The metrics that must be drawn again.
         """
-        bases = {plot_and_line(name)[0] for name in self._curves.names()} - set(_LAST_BASES)
+        bases = self._bases() - set(_LAST_BASES)
         previous_base = self._large_base
         first_base = min(bases, key=lambda base: (LOSS not in base.lower(), base), default=LOSS)
         fallback_base = previous_base if previous_base in bases else first_base
@@ -261,6 +263,10 @@ class CurvesTab(QWidget):
             for name in self._curves.names()
             if plot_and_line(name)[0] in (large_base, previous_base)
         )
+
+    def _bases(self) -> set[str]:
+        """Return the metrics that have a plot each."""
+        return {plot_and_line(name)[0] for name in self._curves.names()}
 
     def _set_large(self, base: str) -> None:
         if base != self._large_base:

@@ -48,7 +48,8 @@ def source(tmp_path: Path) -> Path:
     folder = tmp_path / "source"
     (folder / "sub" / "empty").mkdir(parents=True)
     (folder / "a.csv").write_bytes(b"1,2,3\n")
-    (folder / "sub" / "large.bin").write_bytes(os.urandom(20_000_000))
+    # No two chunks of a copy are equal: their sizes are no multiple of this.
+    (folder / "sub" / "large.bin").write_bytes(os.urandom(1_000_003) * 20)
     (folder / "sub" / "run.sh").write_bytes(b"#!/bin/sh\n")
     (folder / "sub" / "run.sh").chmod(0o755)
     (folder / "nothing").touch()

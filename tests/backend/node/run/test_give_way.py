@@ -58,7 +58,7 @@ class UserDataset(Dataset):
         return 64
     def __getitem__(self, index):
         if not os.path.exists(os.environ["NO_LONGER_SLOW"]):
-            time.sleep(0.02)
+            time.sleep(0.08)
         return torch.full((4,), index / 64), index % 3
 """
 
@@ -259,14 +259,14 @@ def test_a_job_pauses_while_another_user_needs_its_gpu_and_ends_with_the_same_we
     node = NodeEntry("this-computer", NodeAddress("here"), gives_way="always")
     desk.root.node(node.name).path.mkdir(parents=True)
     replace_json(desk.root.node(node.name).entry, node.to_dict())
-    run = desk.start(epochs=40, gives_way=False)
+    run = desk.start(epochs=10, gives_way=False)
 
     pauses(desk, run, 1, gpu=1)
 
     assert LaterRun(run, 2).trains() > 0
     desk.hurry(run)
     assert LaterRun(run, 2).end().state is JobState.FINISHED
-    undisturbed = desk.start(epochs=40, is_fast=True)
+    undisturbed = desk.start(epochs=10, is_fast=True)
     assert undisturbed.end().state is JobState.FINISHED
     expected = weights(undisturbed)
     assert all(torch.equal(value, expected[name]) for name, value in weights(run).items())
