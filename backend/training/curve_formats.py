@@ -123,6 +123,11 @@ def number_of(value: Any, decimal: str = "") -> float | None:
         return None
 
 
+def _may_name_values(name: str) -> bool:
+    """Return whether the column of a table may have values; its name may be in a line above."""
+    return not name or not (normalized(name) in NO_METRICS or position_kind(name))
+
+
 def series_of(row: Row) -> str:
     """Return the name of the series to which a row belongs, such as ``fold 2``; "" if of none."""
     if SERIES in row:
@@ -255,7 +260,11 @@ class CurveFile:
         for index, line in enumerate(table_lines[:_MOST_COMMENTS]):
             for delimiter in _DELIMITERS:
                 names = self._names_in(line, delimiter)
-                if len(names) < 2 or not has_position(names):
+                if (
+                    len(names) < 2
+                    or not has_position(names)
+                    or not any(map(_may_name_values, names))
+                ):
                     continue
                 # Blanks and commas separate words of any text; numbers below make it a table.
                 # The units of the columns may be between the names and the numbers.

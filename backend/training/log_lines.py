@@ -47,7 +47,7 @@ _LEADING_COUNT = re.compile(
 """The iteration before the values, as gradient boosting prints it: ``[10]``, ``10:``, ``10.``."""
 _LEADING_PARTS = re.compile(r"\s*\[(\d+)/(\d+)\]\s*\[(\d+)/(\d+)\]")
 """Epoch and batch: ``[1/5][50/1583]``."""
-_BATCH = re.compile(r"\bepoch:?\s*\[\d+\]\s*\[\s*(\d+)/(\d+)\]", re.IGNORECASE)
+_BATCH = re.compile(r"\bepoch:?\s*\[?\d+\]?\s*\[\s*(\d+)/(\d+)\]", re.IGNORECASE)
 """The batch behind the epoch: ``Epoch: [0][ 50/5004]``."""
 _LEADING_PAIR = re.compile(r"\s*\[?(\d+)[|,]\s*(\d+)[]|]\s*(?=[^\W\d])")
 """Epoch and step: ``[1,  2000]``, ``1|2000|``."""
@@ -108,7 +108,7 @@ _EPOCH_PART = re.compile(
     re.IGNORECASE,
 )
 """The part of an epoch that is done: ``[ 320/6000``, ``| 3/10``, ``1-20batch``."""
-_WORD = r"[^\W\d_](?:[\w./@'’-]*[\w@/-])?"
+_WORD = r"[^\W\d_](?:[\w./@'’-]*[\w@/-])?(?:\([^\W\d]\w*(?:\(\w+\))?\))?"
 _NUMBERED_VALUE = re.compile(rf"\s*(\d+)\s+({_WORD})\s+({NUMBER})\s*")
 """A step, a name and a value: ``250 val 6.5``."""
 _SENTENCE = re.compile(

@@ -125,6 +125,8 @@ SHAPES: dict[str, tuple[Content, str, str]] = {
     "pictures and labels": (
         picture_tables.kaggle(), "picture-table",
         r"labels\.csv and 14 pictures; predicted is breed\. .+ 1 row \(zzz\)\. .+ has them: 3 p"),
+    "pictures, labels and a long line": (
+        picture_tables.kaggle() | {"about.txt": "a " + "x" * 200_000}, "picture-table", "labels"),
     "pictures, labels and a file of columns": (
         picture_tables.one_hot(), "picture-table", "predicted is healthy, rust, scab"),
     "folders and a table of them": (

@@ -14,12 +14,12 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import PurePosixPath
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from backend.base.log import swallowed
+from backend.base.log import suppress, swallowed
 from backend.records.base import number_format
 from backend.records.base.cells import (
     MISSING_NUMBERS,
@@ -102,6 +102,14 @@ class _Listing:
         self._names = [path.name.lower() for path in self.paths]
         self.names = frozenset(self._names)
         self.pictures = self.with_suffix(*_SPLITS.PICTURES)
+
+    @cached_property
+    def masks(self) -> frozenset[str]:
+        return frozenset(_SPLITS.masks_of([*map(str, self.pictures)]))
+
+    @cached_property
+    def picture_stems(self) -> frozenset[str]:
+        return frozenset(_LABELS.comparable(path.stem) for path in self.pictures)
 
     def with_suffix(self, *suffixes: str) -> list[PurePosixPath]:
         named_paths = zip(self.paths, self._names, strict=True)
@@ -196,10 +204,9 @@ def _voc(listing: _Listing) -> _ShapeMatch | None:
 
 
 def _yolo(listing: _Listing) -> _ShapeMatch | None:
-    stems = {_LABELS.comparable(path.stem) for path in listing.pictures}
-    labels = [
-        path for path in listing.with_suffix(".txt") if _LABELS.comparable(path.stem) in stems
-    ]
+    texts = listing.with_suffix(".txt")
+    stems = listing.picture_stems if texts else frozenset()
+    labels = [path for path in texts if _LABELS.comparable(path.stem) in stems]
     # A cut line is left out, unless there is no other line.
     lines = listing.head(labels[0]).strip().splitlines() if labels else []
     if not lines or not all(map(_YOLO_LINE.fullmatch, lines[: max(1, len(lines) - 1)])):
@@ -210,10 +217,11 @@ def _yolo(listing: _Listing) -> _ShapeMatch | None:
 
 
 def _icdar(listing: _Listing) -> _ShapeMatch | None:
-    stems = {_LABELS.comparable(path.stem) for path in listing.pictures}
+    texts = listing.with_suffix(".txt")
+    stems = listing.picture_stems if texts else frozenset()
     notes = [
         path
-        for path in listing.with_suffix(".txt")
+        for path in texts
         if {stem := _LABELS.comparable(path.stem), stem.removeprefix("gt_")} & stems
     ]
     line = rb"(\xef\xbb\xbf)?\s*-?\d+((\s*,\s*-?\d+){3}(\s*,|\s*$)|( \d+){3} \")"
@@ -224,8 +232,8 @@ def _icdar(listing: _Listing) -> _ShapeMatch | None:
 
 
 def _image_folder(listing: _Listing) -> _ShapeMatch | None:
-    masks = {*_SPLITS.masks_of([path.as_posix() for path in listing.pictures])}
-    pictures = [path for path in listing.pictures if path.as_posix() not in masks]
+    masks = listing.masks
+    pictures = [path for path in listing.pictures if str(path) not in masks]
     names = [path.as_posix() for path in pictures]
     samples, level = _SPLITS.sort_by_class(names)
     classes = {name for _, name, _ in samples} - {""}
@@ -247,21 +255,24 @@ def _image_folder(listing: _Listing) -> _ShapeMatch | None:
 
 
 def _picture_table(listing: _Listing) -> _ShapeMatch | None:
-    all_paths = [path.as_posix() for path in listing.pictures]
-    masks = {*_SPLITS.masks_of(all_paths)}
-    paths = [path for path in all_paths if path not in masks]
-    pictures = _LABELS.PictureNames(paths)
     candidates = [
         path
         for path in listing.with_suffix(*_ALL_TABLES, ".txt", *_SPLITS.SET_TABLES)
-        if _LABELS.is_candidate(path.as_posix()) and not pictures.is_companion(path.as_posix())
+        if _LABELS.is_candidate(path.as_posix())
     ]
+    if not candidates or not listing.pictures:
+        return None
+    paths = [path for path in map(str, listing.pictures) if path not in listing.masks]
+    pictures = _LABELS.PictureNames(paths)
+    candidates = [path for path in candidates if not pictures.is_companion(path.as_posix())]
     candidates.sort(key=lambda path: (path.suffix == ".txt", not _is_training(path)))
     tables, is_whole = [], True
-    for path in candidates[: _MAX_READS // 2] if paths else ():
-        head = listing.head(path, _LONG_HEAD)
-        rows, _, _ = _rows(head)
-        is_whole = is_whole and not _is_cut(head)
+    for path in candidates[: _MAX_READS // 2]:
+        rows: list[list[str]] = []
+        with suppress(ValueError):  # Another text file need not be a table.
+            head = listing.head(path, _LONG_HEAD)
+            is_whole = is_whole and not _is_cut(head)
+            rows, _, _ = _rows(head)
         if len(rows) > 1 and len({len(row) for row in rows}) == 1:
             names, count = rows[0], 1
             if not is_header(rows):

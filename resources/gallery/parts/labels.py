@@ -88,8 +88,12 @@ def comparable(name: str) -> str:
     """A path or the URL of a file, so that equal ones are equal texts."""
     path = re.sub(r"^.*\?d=", "", unquote(name)).replace("\\", "/")
     path = path.partition("?")[0] if "://" in path else path
-    folded_path = unicodedata.normalize("NFD", path).casefold().strip()
-    return re.sub(r"^(\.*/)+", "", unicodedata.normalize("NFC", folded_path))
+    if path.isascii():  # Of most names, and fast.
+        path = path.lower().strip()
+    else:
+        path = unicodedata.normalize("NFD", path).casefold().strip()
+        path = unicodedata.normalize("NFC", path)
+    return re.sub(r"^(\.*/)+", "", path)
 
 
 def equal_count(names: Sequence[str], others: Sequence[str]) -> int:

@@ -57,13 +57,13 @@ def masks_of(paths: Collection[str]) -> list[str]:
     for path, stem in stems.items():
         parent, _, name = stem.rpartition("/")
         plain_name = MASK.sub("", name)
-        has_picture = any(
+        is_beside = plain_name != name and f"{parent}/{plain_name}".lstrip("/") in all_stems
+        has_picture = bool(MASK_FOLDER.search(parent)) and any(
             part_of(folder) or CONTAINER.search(folder)
             for folder in folders.get(plain_name, set()) | folders[name]
             if not MASK_FOLDER.search(folder)
         )
-        is_beside = plain_name != name and f"{parent}/{plain_name}".lstrip("/") in all_stems
-        if is_beside or (has_picture and MASK_FOLDER.search(parent)):
+        if is_beside or has_picture:
             masks.append(path)
     return masks
 
