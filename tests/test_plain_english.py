@@ -66,9 +66,7 @@ def _texts() -> Iterator[Path]:
 @cache
 def _prose(name: str, source: str) -> list[tuple[int, str]]:
     """Comments, docstrings and other strings with a blank: keys and names have none."""
-    with (ROOT / name).open("rb") as file:
-        tokens = list(tokenize.tokenize(file.readline))
-    comments = [(t.start[0], t.string) for t in tokens if t.type == tokenize.COMMENT]
+    comments = _comments_and_names(name)[0]
     constants = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
     return comments + [
         (constant.lineno, constant.value)
@@ -199,7 +197,17 @@ def test_no_identifier_has_an_old_word() -> None:
     assert locations == set()
 
 
-@cache
 def _names(name: str) -> set[str]:
+    return _comments_and_names(name)[1]
+
+
+@cache
+def _comments_and_names(name: str) -> tuple[list[tuple[int, str]], set[str]]:
+    comments, names = [], set()
     with (ROOT / name).open("rb") as file:
-        return {t.string for t in tokenize.tokenize(file.readline) if t.type == tokenize.NAME}
+        for token in tokenize.tokenize(file.readline):
+            if token.type == tokenize.NAME:
+                names.add(token.string)
+            elif token.type == tokenize.COMMENT:
+                comments.append((token.start[0], token.string))
+    return comments, names

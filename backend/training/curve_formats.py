@@ -83,6 +83,8 @@ _HISTORY_NAME = re.compile(
     r"hist|(?<![^\W_])log(?!it)|loss|metric|progress|curve|verlauf", re.IGNORECASE
 )
 """A part of the name of a file whose rows are counted."""
+NUMBERED_STEM = re.compile(r"(?:(?<=[^\W_])[ _-])?(epoch|step|iter|iteration)[ =_-]?(\d+)\Z")
+"""The position at the end of the name of a file, such as ``metrics_epoch_3``."""
 _PLAIN_NAME = re.compile(r"[\w./-]+")
 _NUMBER_DELIMITER = re.compile(r"[,;\s]+")
 _MLFLOW_LINE = re.compile(r"\d{13} \S+ \d+")
@@ -121,6 +123,11 @@ def number_of(value: Any, decimal: str = "") -> float | None:
         return None
 
 
+def _may_name_values(name: str) -> bool:
+    """Return whether the column of a table may have values; its name may be in a line above."""
+    return not name or not (normalized(name) in NO_METRICS or position_kind(name))
+
+
 def series_of(row: Row) -> str:
     """Return the name of the series to which a row belongs, such as ``fold 2``; "" if of none."""
     if SERIES in row:
@@ -155,6 +162,10 @@ class CurveFile:
         self.is_events = False
         self.header_count = 0
         """Headers of the table until now: a program that resumes may append another."""
+
+    @property
+    def read_bytes(self) -> int:
+        return self._file.offset
 
     @property
     def has_format(self) -> bool:
@@ -249,7 +260,11 @@ class CurveFile:
         for index, line in enumerate(table_lines[:_MOST_COMMENTS]):
             for delimiter in _DELIMITERS:
                 names = self._names_in(line, delimiter)
-                if len(names) < 2 or not has_position(names):
+                if (
+                    len(names) < 2
+                    or not has_position(names)
+                    or not any(map(_may_name_values, names))
+                ):
                     continue
                 # Blanks and commas separate words of any text; numbers below make it a table.
                 # The units of the columns may be between the names and the numbers.
@@ -320,12 +335,18 @@ class CurveFile:
 
     def _document(self) -> Iterator[Row]:
         if self._signature[1] <= _DOCUMENT_BYTES:
-            content = self._file.path.read_bytes()
+            path = self._file.path
+            content = path.read_bytes()
             if content.startswith(_ARRAYS):
-                yield from _rows_in(_read_arrays(content, self._file.path.stem), {})
-                return
-            is_json = self._file.path.suffix not in (".yaml", ".yml")
-            yield from _rows_in(json.loads(content) if is_json else _read_yaml(content), {})
+                document: Any = _read_arrays(content, path.stem)
+            else:
+                is_json = path.suffix not in (".yaml", ".yml")
+                document = json.loads(content) if is_json else _read_yaml(content)
+            match = NUMBERED_STEM.search(path.stem)
+            if match is not None and _is_row_of_metrics(document):
+                yield {match[1]: int(match[2]), **document}
+            else:
+                yield from _rows_in(document, {})
 
     def _events(self) -> Iterator[Row]:
         """Read records: 8 bytes of length, 4 of its check, the event, 4 of its check."""
@@ -420,6 +441,14 @@ def named_value(row: Row) -> Row:
         key: value for key, value in row.items() if key not in (name_key, keys["value"])
     }
     return {**other_values, row[name_key]: row[keys["value"]]}
+
+
+def _is_row_of_metrics(document: Any) -> bool:
+    """Return whether a document is a table of single metrics without a position."""
+    if not isinstance(document, dict) or any(isinstance(v, list) for v in document.values()):
+        return False
+    names = [*flatten_row(document)]
+    return not has_position(names) and any(map(is_metric_name, names))
 
 
 def _rows_in(value: Any, parent: Row) -> Iterator[Row]:

@@ -21,7 +21,7 @@ from backend.training.curve_formats import SERIES
 _GAP = r"\b\.{0,3}[^\w\n+.-]{0,5}[ \t]{0,12}"
 _POSITION = re.compile(
     r"(?<![^\W\d_])(?<!num_)(?<!max_)(?<!total_)(?<!n_)"
-    r"(?<!loss_)(?<!acc_)(?<!accuracy_)(?<!score_)(?<!error_)(?:"
+    r"(?<!best )(?<!best_)(?<!loss_)(?<!acc_)(?<!accuracy_)(?<!score_)(?<!error_)(?:"
     r"(?:epoche?|époque|[eé]poca|durchlauf|эпоха|エポック|에폭|轮次|ep)"
     rf"{_GAP}(?P<epoch>{PLAIN_COUNT}(?:\.\d+)?)"
     rf"|(?<!\d)(?P<numbered_epoch>{PLAIN_COUNT})(?:st|nd|rd|th)?[ -]?epoch"
@@ -37,14 +37,18 @@ _POSITION = re.compile(
 )
 _WARNING = re.compile(r"\bWarning: ")
 _HAS_NUMBER = re.compile(r"\d|\bnan\b|\binf\b", re.IGNORECASE)
+_MAY_HAVE_VALUES = re.compile(r"\d\.\d|[:=]\s*[-+.]?\d|\A\W*\d|progress|epoch", re.IGNORECASE)
+"""What a line has with a value or a position, or else one of their names."""
 _EPOCH_GROUPS = ("epoch", "numbered_epoch", "chinese_epoch", "train_epoch")
 _POINTED = re.compile(r"[1-9]\d{0,2}(?:\.\d{3})+")
 _LEADING_COUNT = re.compile(
     rf"\s*(?:\[(\d+)\]|(\d+)[:.)]|(\d+)(?=\s+[^\W\d][\w ]{{0,40}}[:=]\s*{NUMBER}))\s", re.IGNORECASE
 )
 """The iteration before the values, as gradient boosting prints it: ``[10]``, ``10:``, ``10.``."""
-_LEADING_PARTS = re.compile(r"\s*\[(\d+)/(\d+)\]\s*\[\d+/\d+\]")
+_LEADING_PARTS = re.compile(r"\s*\[(\d+)/(\d+)\]\s*\[(\d+)/(\d+)\]")
 """Epoch and batch: ``[1/5][50/1583]``."""
+_BATCH = re.compile(r"\bepoch:?\s*\[?\d+\]?\s*\[\s*(\d+)/(\d+)\]", re.IGNORECASE)
+"""The batch behind the epoch: ``Epoch: [0][ 50/5004]``."""
 _LEADING_PAIR = re.compile(r"\s*\[?(\d+)[|,]\s*(\d+)[]|]\s*(?=[^\W\d])")
 """Epoch and step: ``[1,  2000]``, ``1|2000|``."""
 _TIME = re.compile(
@@ -56,29 +60,30 @@ _TIME = re.compile(
 _LEADING_PART = re.compile(rf"\s*[\[(]?({COUNT})\s*/\s*({COUNT})[])]?:?\s")
 _PROGRESS = re.compile(r"\bprogress\W{1,5}(\d+)(?:\.\d+)?\s*%", re.IGNORECASE)
 _REPLACEMENTS = tuple(
-    (re.compile(pattern, re.IGNORECASE), replacement)
-    for pattern, replacement in (
-        (r"(?<!\w)\|{1,2}(\w+)\|{1,2}(?=\s*[:=]|\s+[-\d])", r"\1"),  # The norm ``|g|``
-        (r"'s (?=\w)", " "),  # LightGBM's “training's auc”
-        (r"(?<![^\W\d_])'|'(?![^\W\d_])", ""),  # Python's dictionaries
-        (r":?\s*\b\d+%\|[^|]*\|", "|"),  # A progress bar
-        (r"\A[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+\s+\d+ [\w.]+:\d+\] ", ""),  # Google's loggers
-        (r"\bbest (?:is|trial)\b.*", ""),
-        (r"\(\w+:\d+\)|\b[\w.]+:[\w.<>]+:\d+(?=\s+[-|])", ""),  # A line of the code
-        (r"\b(?-i:[A-Z])\w*\(\w+=.*\)", ""),  # Settings: ``Namespace(epoch=100, lr=0.1)``
-        (rf"\b(?:tensor|array|(?:np\.)?float\d+)\(\[?({NUMBER})\]?[^()]*\)", r"\1"),
-        (rf"\b(\w+)/(\w+)( \w+):? ({NUMBER})\s*/\s*({NUMBER})", r"\1\3: \4, \2\3: \5"),
-        (rf"[↓↑▲▼⬆⬇~≈]\s*(?={NUMBER})", ""),
-        (r"\bepoch\((\w+)\)", r"\1 epoch"),  # MMEngine's “Epoch(val) [1]”
-        (r"\[epoch[_-](\d+)\]", r"epoch \1"),  # Sections of a file of settings
-        (rf"(?<=[:=])\s*{COUNT}\s*/\s*{COUNT}\s*\(\s*({NUMBER})\s*%\)", r" \1"),
-        (r'(?<=[:=])\s*"([^"]*)"', r"\1"),
-        (rf"(?<=[:=])\s*\[({NUMBER})\]", r"\1"),
+    (sign, re.compile(pattern, re.IGNORECASE), replacement)
+    for sign, pattern, replacement in (
+        ("|", r"(?<!\w)\|{1,2}(\w+)\|{1,2}(?=\s*[:=]|\s+[-\d])", r"\1"),  # The norm ``|g|``
+        ("'", r"'s (?=\w)", " "),  # LightGBM's “training's auc”
+        ("'", r"(?<![^\W\d_])'|'(?![^\W\d_])", ""),  # Python's dictionaries
+        ("%|", r":?\s*\b\d+%\|[^|]*\|", "|"),  # A progress bar
+        ("] ", r"\A[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+\s+\d+ [\w.]+:\d+\] ", ""),  # Google's loggers
+        ("est ", r"\bbest (?:is|trial)\b.*", ""),
+        (":", r"\(\w+:\d+\)|\b[\w.]+:[\w.<>]+:\d+(?=\s+[-|])", ""),  # A line of the code
+        ("(", r"\b(?-i:[A-Z])\w*\(\w+=.*\)", ""),  # Settings: ``Namespace(epoch=100, lr=0.1)``
+        ("(", rf"\b(?:tensor|array|(?:np\.)?float\d+)\(\[?({NUMBER})\]?[^()]*\)", r"\1"),
+        ("/", rf"\b(\w+)/(\w+)( \w+):? ({NUMBER})\s*/\s*({NUMBER})", r"\1\3: \4, \2\3: \5"),
+        ("", rf"[↓↑▲▼⬆⬇~≈]\s*(?={NUMBER})", ""),
+        ("(", r"\bepoch\((\w+)\)", r"\1 epoch"),  # MMEngine's “Epoch(val) [1]”
+        ("[", r"\[epoch[_-](\d+)\]", r"epoch \1"),  # Sections of a file of settings
+        ("%)", rf"(?<=[:=])\s*{COUNT}\s*/\s*{COUNT}\s*\(\s*({NUMBER})\s*%\)", r" \1"),
+        ('"', r'(?<=[:=])\s*"([^"]*)"', r"\1"),
+        ("[", rf"(?<=[:=])\s*\[({NUMBER})\]", r"\1"),
         # What a line says of an earlier value: ``(best 0.9 at epoch 3)``, ``0.1 -> 0.01``.
-        (r"\([^()]*\b(?:best|bisher)\b[^()]*\)", ""),
-        (rf"(?<![\w.]){NUMBER}\s*(?:->|→|=>|⇒)\s*(?={NUMBER})", ""),
+        ("(", r"\([^()]*\b(?:best|bisher)\b[^()]*\)", ""),
+        ("", rf"(?<![\w.]){NUMBER}\s*(?:->|→|=>|⇒)\s*(?={NUMBER})", ""),
     )
 )
+"""What is read otherwise than it stands: a sign that such a text has, pattern and replacement."""
 _WIDE_SIGNS = str.maketrans("：，；（）【】＝", ":,;()[]=")
 _PAIRS = re.compile(r"\(([^()]*)\)\s*[:=]\s*\(([^()]*)\)")
 """Names and their values, each in brackets: ``(loss, acc) = (0.9, 0.5)``."""
@@ -86,7 +91,7 @@ _NAMED_BEFORE = re.compile(r"[\s(\[@,-]*(?:\b(?:at|after|for|in|on)\s*)?\|[)\]]*
 """The rest of a position in ``auc at step 200: 0.8`` or ``loss (epoch 3) = 0.4``."""
 _SPLIT = re.compile(
     r"(?<![\w/.-])(?:(?P<train>train|training|trn)"
-    r"|(?:val|valid|validation|test|eval|evaluation|dev|prüfung|validierung)(?:[_-]\w+)?)(?![\w/.-])",
+    r"|(?:val|valid|validation|test|eval|evaluation|dev|prüfung|validierung)(?:[_-]\w+)?)(?![\w/-]|\.\w)",
     re.IGNORECASE,
 )
 """Word before values of a line that says whether they are those of the training."""
@@ -103,7 +108,7 @@ _EPOCH_PART = re.compile(
     re.IGNORECASE,
 )
 """The part of an epoch that is done: ``[ 320/6000``, ``| 3/10``, ``1-20batch``."""
-_WORD = r"[^\W\d_](?:[\w./@'’-]*[\w@/-])?"
+_WORD = r"[^\W\d_](?:[\w./@'’-]*[\w@/-])?(?:\([^\W\d]\w*(?:\(\w+\))?\))?"
 _NUMBERED_VALUE = re.compile(rf"\s*(\d+)\s+({_WORD})\s+({NUMBER})\s*")
 """A step, a name and a value: ``250 val 6.5``."""
 _SENTENCE = re.compile(
@@ -119,6 +124,7 @@ _VALUE = re.compile(
     r"(?![\w/:]|\.\d|-\d|\s*(?:ms|s|secs?|seconds?|min|mins|minutes?|h|hours?|std|Stunden)\b)",
     re.IGNORECASE,
 )
+_MEAN = re.compile(rf"\s*\(\s*({NUMBER})\s*\)")
 _VERB = re.compile(
     r"\A(?:finished |completed |ended |done )?with(?=\s)|\s(?:reached|is|was)\Z", re.IGNORECASE
 )
@@ -152,6 +158,11 @@ def has_no_values(name: str) -> bool:
     return bool(_NO_VALUES.search(name)) and not is_metric_of_step
 
 
+def has_values(text: str) -> bool:
+    """Return whether a text has a position, or a name and a number."""
+    return bool(_POSITION.search(text) or _VALUE.search(text))
+
+
 def is_split(text: str) -> bool:
     """Return whether a text is the name of a part of the data, such as ``val``."""
     return bool(_SPLIT.fullmatch(text))
@@ -174,6 +185,7 @@ class LineReader:
         self._part_total = 0.0
         self._is_part_last = False
         self._has_numbered_values = False
+        self._first_epoch: float | None = None
         self._time: float | None = None
         self._time_count = 0
         self._leads: dict[frozenset[str], tuple[str, Mapping[str, float]]] = {}
@@ -196,6 +208,8 @@ class LineReader:
         is_short = len(line) <= LONGEST_LINE
         if not is_short or not _HAS_NUMBER.search(line) or _WARNING.search(line):
             return {}
+        if not (_MAY_HAVE_VALUES.search(line) or is_metric_name(line) or _POSITION.search(line)):
+            return {}
         line = _simplified(line)
         if (match := _NUMBERED_VALUE.fullmatch(line)) is not None and not self.has_read_position:
             self._has_numbered_values |= is_split(match[2]) or is_metric_name(match[2])
@@ -217,11 +231,14 @@ class LineReader:
             if _is_metric(match, has_count=has_count) or (is_list and not has_no_values(match[1]))
         ]
         prefixes = [*_prefixes(text, metrics)]
+        texts = [
+            _mean_or_value(match, prefix) for match, prefix in zip(metrics, prefixes, strict=True)
+        ]
         values = {
             prefix + "_".join(_VERB.sub("", match[1]).split()): metric_value(
-                match[1], match[3], decimal
+                match[1], text_value, decimal
             )
-            for match, prefix in zip(metrics, prefixes, strict=True)
+            for match, prefix, text_value in zip(metrics, prefixes, texts, strict=True)
         }
         if not values:
             values = _values_before_names(text) if counts else _value_of_sentence(line)
@@ -259,7 +276,10 @@ class LineReader:
         other_leads = self._other_leads.setdefault(key, set())
         if position == last_position and len(other_leads) < _MAX_LEADS:
             other_leads.add(lead)
-            self.first_leads |= dict.fromkeys(key, first_lead)
+            for name in key:
+                # Lines of another kind with this name have other text before it.
+                if sum(name in names_of_kind for names_of_kind in self._leads) == 1:
+                    self.first_leads[name] = first_lead
         return {SERIES: lead} if lead in other_leads else {}
 
     def _counts_in(self, line: str, decimal: str) -> tuple[dict[str, float], dict[str, float]]:
@@ -278,7 +298,15 @@ class LineReader:
         if not counts and (parts := _LEADING_PAIR.match(line)):
             return {"epoch": float(parts[1]), "step": float(parts[2])}, {}
         if not counts and (parts := _LEADING_PARTS.match(line)):
-            return {"epoch": float(parts[1])}, {"epochs": float(parts[2])}
+            counts, totals = {"epoch": float(parts[1])}, {"epochs": float(parts[2])}
+            batch: Sequence[str] | None = parts.groups()[2:]
+        else:
+            batch_match = _BATCH.search(line)
+            start = batch_match.start() if batch_match is not None else 0
+            is_evaluation = bool(_last_prefix(_SPLIT.finditer(line, 0, start), ""))
+            batch = None if batch_match is None or is_evaluation else batch_match.groups()
+        if batch and "step" not in counts:
+            counts["step"] = self._step_of_batch(counts["epoch"], *map(float, batch))
         if counts or "epoch" in self.position:
             return counts, totals
         if leading_count := _LEADING_COUNT.match(line):
@@ -290,6 +318,11 @@ class LineReader:
         if (time := _TIME.match(line)) and (self._time_count or not self.has_read_position):
             return {"step": self._count_time(number_in(time[1]))}, {}
         return {}, {}
+
+    def _step_of_batch(self, epoch: float, batch: float, batch_count: float) -> float:
+        """Return the step of a batch since the first epoch of the log."""
+        self._first_epoch = epoch if self._first_epoch is None else self._first_epoch
+        return (epoch - self._first_epoch) * batch_count + batch
 
     def _count_time(self, time: float) -> float:
         """Return the number of the steps of a simulation until this time."""
@@ -336,9 +369,11 @@ class LineReader:
 def _simplified(line: str) -> str:
     """Return a line without quotes, brackets around a number, and values of the past."""
     line = line.translate(_WIDE_SIGNS)
-    for pattern, replacement in _REPLACEMENTS:
-        line = pattern.sub(replacement, line)
-    return _LIST.sub(_numbered, _PAIRS.sub(_paired, line))
+    for sign, pattern, replacement in _REPLACEMENTS:
+        if sign in line:
+            line = pattern.sub(replacement, line)
+    line = _PAIRS.sub(_paired, line) if "(" in line else line
+    return _LIST.sub(_numbered, line) if "[" in line else line
 
 
 def _numbered(match: re.Match[str]) -> str:
@@ -387,6 +422,12 @@ def _last_prefix(words: Iterable[re.Match[str]], prefix: str) -> str:
     for word in words:
         prefix = "" if word["train"] else f"{word[0].casefold()}/"
     return prefix
+
+
+def _mean_or_value(match: re.Match[str], prefix: str) -> str:
+    """Return the number of a match of `_VALUE`; of an evaluation the mean in brackets behind it."""
+    mean = _MEAN.match(match.string, match.end()) if prefix else None
+    return match[3] if mean is None else mean[1]
 
 
 def _has_metrics(matches: Iterable[re.Match[str]]) -> bool:

@@ -24,14 +24,15 @@ from backend.training.curve_formats import (
     position_kind,
     split_cells,
 )
-from backend.training.log_lines import LineReader, has_no_values, is_split
+from backend.training.log_lines import LineReader, has_no_values, has_values, is_split
 
 _BORDERS = str.maketrans(dict.fromkeys("│┃║┆┊┌├└╭╰", "|"))
 _RULE = re.compile(r"[-=_+|:*~\s\u2500-\u257f]*")
 """Line between the parts of a table, also an empty one."""
 _PREFIX = re.compile(
     r"\A(?:\W{0,3}(?:(?:[DIWEF] )?\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d+)?"
-    r"|\b(?:DEBUG|INFO|WARNING)\b|(?<=- )[\w.]+(?= -)))+[\]\s:>|-]*"
+    r"|\d\d/\d\d(?= \d\d:)|(?<=\d )[\w.]+(?=\]: )"
+    r"|\b(?:DEBUG|INFO|WARNING)\b|copypaste|(?<=- )[\w.]+(?= -)))+[\]\s:>|-]*"
 )
 """Date, time and level of a line that a logger wrote."""
 _SERIES = re.compile(
@@ -50,6 +51,8 @@ _LABEL = re.compile(
 _END = re.compile(
     r"\b(?:done|finish|complete|end|took|elapsed|time|\d+(?:\.\d+)? ?s(?:ec\w*)?\b)", re.IGNORECASE
 )
+_TITLE = re.compile(r"(?P<sign>[=#*~-])(?P=sign)+\s*(?P<title>[^\W\d].{0,60}?)[\s=#*~:.-]*")
+_MAX_TITLE = 60
 _LEVELS = frozenset(("debug", "info", "warning", "warn", "error", "note"))
 _NORM = re.compile(r"\|\|(\w+)\|\|")
 _BAR = re.compile(r"\s*:?\s*\d+%\|[^|]*\|\s*\d+/\d+.*")
@@ -90,6 +93,7 @@ class LogReader:
         self._order = _PositionOrder()
         self._block: list[tuple[re.Match[str], str]] = []
         self._is_ruled = False
+        self._titles = _Titles()
         self._series = ""
         """The name of the fold or trial whose lines these are."""
         self._group = ""
@@ -116,7 +120,10 @@ class LogReader:
             label, line = match[1], text[match.end() :]
         rows: list[Row] = []
         self._lines.counts = {}
+        self._titles.note_line(text)
         for row in self._rows(line):
+            if self._titles.note_row(row, self._lines.counts):
+                self._series = self._titles.title
             series = self._series if self._lines.has_read_position else ""
             name = "/".join(filter(None, (series, label, row.get(SERIES))))
             rows.append({**row, SERIES: name} if name else row)
@@ -163,7 +170,7 @@ class LogReader:
     @property
     def first_leads(self) -> Mapping[str, str]:
         """The text before the first values of each name of which other lines are series."""
-        return self._lines.first_leads
+        return {**self._titles.first_titles, **self._lines.first_leads}
 
     @property
     def _position(self) -> Mapping[str, float]:
@@ -255,6 +262,53 @@ class LogReader:
         if is_table and (is_metric_name(name) or is_boxed) and not has_no_values(name):
             return {**self._position, name: match["number"]}
         return self._lines.read(match.string)
+
+
+class _Titles:
+    """Titles of the sections of a log, such as the models that one script trains.
+
+    A title is between rules of signs, or below one; it is that of a series if the first position of
+    the log comes again below it.
+
+    Attributes:
+        title: The newest one.
+        first_titles: That of the first section for each name in it, if there is another section.
+    """
+
+    def __init__(self) -> None:
+        self.title = ""
+        self.first_titles: dict[str, str] = {}
+        self._is_below_rule = False
+        self._first_title = self._series_title = ""
+        self._first_position: Mapping[str, float] = {}
+        self._first_names: set[str] = set()
+
+    def note_line(self, text: str) -> None:
+        """Note a line, which may be a title; an empty one and a rule may be above it."""
+        text = text.strip()
+        if not text or _RULE.fullmatch(text):
+            self._is_below_rule |= len(text) > 2
+            return
+        match = _TITLE.fullmatch(text)
+        is_title = match is not None or (self._is_below_rule and len(text) <= _MAX_TITLE)
+        self._is_below_rule = False
+        title = match["title"] if match is not None else text.rstrip(" .:")
+        if is_title and title[:1].isalpha() and "|" not in title and not has_values(title):
+            self.title = title
+
+    def note_row(self, row: Row, position: Mapping[str, float]) -> bool:
+        """Return whether another section begins with a row that has this position in its line."""
+        if position and not self._first_position:
+            self._first_position, self._first_title = dict(position), self.title
+            self._series_title = self.title
+        is_start = bool(position) and position == self._first_position
+        if is_start and self.title != self._series_title:
+            self._series_title = self.title
+            self.first_titles |= dict.fromkeys(self._first_names, self._first_title)
+            return True
+        if self._series_title == self._first_title:
+            self._first_names.update(row)
+        return False
 
 
 _MAX_EARLY_ROWS = 100
@@ -378,11 +432,14 @@ class _Table:
         values = {n: v for n, v in row.items() if not position_kind(n) and not has_no_values(n)}
         if all(number_of(value) is None for value in values.values()):
             return {}
-        self._is_header_open = False
+        is_first, self._is_header_open = self._is_header_open, False
         positions = {name: row[name] for name in row if position_kind(name)}
         if positions:
             return self._with_totals(positions, values)
         label = cells[0]
+        is_delimited = "," in text or "|" in text
+        if is_first and has_position and is_delimited and _are_numbers(cells):
+            return values
         self._labels.add(label)
         if not has_position or number_of(label) is not None or len(self._labels) > _MAX_LABELS:
             return {}
@@ -400,6 +457,10 @@ class _Table:
             if fraction is not None:
                 row[TOTAL_NAMES[position_kind(name)]] = fraction[2]
         return row
+
+
+def _are_numbers(cells: Sequence[str]) -> bool:
+    return all(number_of(cell) is not None for cell in cells)
 
 
 def _values_in(name: str, cell: str) -> dict[str, str]:

@@ -27,6 +27,7 @@ from backend.training.curve_formats import (
     EPOCHS,
     GROUPS,
     NO_METRICS,
+    NUMBERED_STEM,
     SERIES,
     STEPS,
     TOTALS,
@@ -227,6 +228,8 @@ class ScriptMetrics:
         self._lines_before = steps_before
         self._steps_per_epoch = steps_before / epochs_before if epochs_before else 1.0
         self._files: dict[Path, tuple[CurveFile, _StepCounter]] = {}
+        self._shared_counters: dict[Path, _StepCounter] = {}
+        """Of the files that have a part of the same rows, by their path without its number."""
         self._file_readers: dict[Path, LogReader] = {}
         self._text_file: Path | None = None
         self._unread_files: set[Path] = set()
@@ -286,6 +289,18 @@ class ScriptMetrics:
                 self._positions[step] = (0, 0, 0)
         for keys in self._keys.values():
             keys[:] = [key for key in keys if key[0] not in paths]
+
+    @property
+    def read_bytes(self) -> int:
+        """The size of what was read of the log and the files."""
+        files = [file for file, _ in self._files.values()]
+        return self._log.read_bytes + sum(file.read_bytes for file in files)
+
+    @property
+    def unread_log_bytes(self) -> int:
+        with suppress(OSError):
+            return self._log_path.stat().st_size - self._log.read_bytes
+        return 0
 
     def poll(self, *, is_over: bool = False) -> list[Point]:
         """Return the new points, from the first step with another value or name on.
@@ -361,9 +376,12 @@ class ScriptMetrics:
         for path in self._paths():
             if path not in self._files:
                 in_checkpoint = _CHECKPOINT.fullmatch(path.parent.name)
-                original = path.parents[1] / path.name if in_checkpoint else path
-                row_hashes = self._row_hashes.setdefault(original, set())
-                self._files[path] = CurveFile(path), _StepCounter(row_hashes)
+                original_path = path.parents[1] / path.name if in_checkpoint else path
+                row_hashes = self._row_hashes.setdefault(original_path, set())
+                counter = _StepCounter(row_hashes)
+                if NUMBERED_STEM.search(path.stem):
+                    counter = self._shared_counters.setdefault(_unnumbered(path), counter)
+                self._files[path] = CurveFile(path), counter
             file, counter = self._files[path]
             # A file may be removed, or have another format than its start; its old rows count.
             with suppress(OSError, ValueError, KeyError, TypeError, RecursionError, csv.Error):
@@ -373,7 +391,9 @@ class ScriptMetrics:
                         was_rewritten = True
                         counter.restart()
                     key = self._key_of(path, file)
-                    count += self._add(key, counter, row, was_rewritten, file.header_count)
+                    # TensorBoard's tags are counted by themselves: epochs in one, steps in another.
+                    row_counter = counter.of_series("\0".join(row)) if file.is_events else counter
+                    count += self._add(key, row_counter, row, was_rewritten, file.header_count)
                 is_log = path.suffix in _LOG_SUFFIXES and path not in self._unread_files
                 if is_log and not file.has_format:
                     self._read_text(path, file)
@@ -395,7 +415,8 @@ class ScriptMetrics:
         """Return the parts of a file's path; for TensorBoard's files, the parts of the folder's."""
         if _CHECKPOINT.fullmatch(path.parent.name):
             path = path.parents[1] / path.name
-        named_path = path.parent if file.is_events else path.with_suffix("")
+        # The files metrics_epoch_1 and metrics_epoch_2 are one curve.
+        named_path = path.parent if file.is_events else _unnumbered(path)
         folder = next(root for root in self._folders if named_path.is_relative_to(root))
         return named_path.relative_to(folder).parts
 
@@ -462,8 +483,8 @@ class ScriptMetrics:
         if not numbers.keys() <= NO_METRICS:
             if self._line_count == self._lines_before > 0:
                 # A run whose numbers were not found may lie between the runs before and this one.
-                marked = self._marked_numbers
-                epoch = next((marked[key] for key in EPOCHS if key in marked), 0.0)
+                marked_numbers = self._marked_numbers
+                epoch = next((marked_numbers[key] for key in EPOCHS if key in marked_numbers), 0.0)
                 if 1 <= epoch < math.inf:
                     earlier_lines = round((epoch - 1) * self._steps_per_epoch)
                     self._line_count = max(self._line_count, earlier_lines)
@@ -502,7 +523,9 @@ class ScriptMetrics:
             if path in _REPEATS and self._is_summary(
                 (series, name), positioned_row.step, frozenset(metrics)
             ):
-                if positioned_row.step is not None:
+                if positioned_row.step is not None and (
+                    not positioned_row.epoch or value == self._steps.get(step, {}).get((name, key))
+                ):
                     continue
                 tag = f"epoch/{name}"
             self._compare(tag, key, step, value, row_hash)
@@ -576,6 +599,11 @@ class ScriptMetrics:
         ]
         for key, label in zip(unique_keys, _labels(parts), strict=True):
             yield key, f"{label}/{tag}" if label else tag
+
+
+def _unnumbered(path: Path) -> Path:
+    """Return the path of a file without its suffix, and without an epoch or a step in its name."""
+    return path.with_name(NUMBERED_STEM.sub("", path.stem) or path.stem)
 
 
 def _position_in(positions: Mapping[str, float], kind: str, names: Sequence[str]) -> float | None:

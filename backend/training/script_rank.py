@@ -60,6 +60,8 @@ _TICK_S = 0.25
 _POLL_S = 2.0
 _PAUSE_FACTOR = 20
 """A reading of the curves that took a second is followed by this many seconds without one."""
+_REST_S = 120.0
+"""Time after the end of the script to read its log: 800,000 lines of 100 bytes on an idle core."""
 _UNMATCHED_NS = 60_000_000_000
 """A script that has written none of its numbers for so long may have other names for them."""
 _TERM_S = 5.0
@@ -399,8 +401,8 @@ class ScriptReports:
     def __init__(
         self, folder: JobFolder, launch: Launch, work: Path, log: Path, beat: Callable[[int], None]
     ) -> None:
-        """``beat``: is called while bytes of a checkpoint are hashed."""
-        self._folder, self._log = folder, log
+        """``beat``: is called while a checkpoint is hashed or the rest of a log is read."""
+        self._folder, self._log, self._beat = folder, log, beat
         self._config = launch.config
         status = last_status(folder)
         self._steps_before = status.step if status is not None else 0
@@ -431,6 +433,8 @@ class ScriptReports:
         self._last_point = Point(0, 0, {})
         self._newest_step = 0
         self._points: dict[int, Point] = {}
+        self._lowest_step = -1
+        """The lowest step in ``_points``, -1 without any."""
         self._nan_names: set[str] = set()
         self._begin_ns = time.time_ns()
         self._polled_steps: list[tuple[int, int]] = [(self._begin_ns, 0)]
@@ -456,11 +460,12 @@ class ScriptReports:
             self._patterns = patterns
             self._metrics.use_patterns(patterns)
         for point in self._metrics.poll(is_over=is_over):
-            replaces = history.REPLACES if point.step <= self._last_point.step else ""
-            if point.is_restart or (self._points and point.step <= min(self._points)):
-                replaces = history.REPLACES_RUN
+            replaced_part = history.REPLACES if point.step <= self._last_point.step else ""
+            if point.is_restart or point.step <= self._lowest_step:
+                replaced_part = history.REPLACES_RUN
                 self._points.clear()
-            self._report(point, replaces)
+                self._lowest_step = -1
+            self._report(point, replaced_part)
         self._warn_of_unmatched(is_over)
         if self._polled_steps[-1][1] == self._last_point.step:
             del self._polled_steps[-1]
@@ -475,7 +480,7 @@ class ScriptReports:
                 settings = read_json(self._folder.placement)
         return tuple(settings.get("log_numbers", self._config.log_numbers))
 
-    def _report(self, point: Point, replaces: str) -> None:
+    def _report(self, point: Point, replaced_part: str) -> None:
         now_s, last_point = time.monotonic(), self._last_point
         epochs = self._config.total_epochs or point.total_epochs
         steps = self._config.total_steps or point.total_steps
@@ -496,13 +501,15 @@ class ScriptReports:
         if self._reported_s is not None and point.step > self._newest_step:
             self._reporter.add_pace(point.step - self._newest_step, now_s - self._reported_s)
         self._reporter.add_step(
-            Step(point.step, point.epoch, point.step, point.metrics, 0.0, (), (), replaces)
+            Step(point.step, point.epoch, point.step, point.metrics, 0.0, (), (), replaced_part)
         )
         self._warn_of_nan(point)
         if point.step >= self._newest_step:
             self._reported_s, self._newest_step = now_s, point.step
         self._last_point = point
         self._points[point.step] = point
+        if self._lowest_step < 0:
+            self._lowest_step = point.step
 
     def _warn_of_nan(self, point: Point) -> None:
         """Report curves that became NaN, except norms of gradients, which a scaler makes NaN."""
@@ -537,8 +544,13 @@ class ScriptReports:
 
     def close(self, ended_well: bool) -> None:
         """Report the end; ``ended_well``: the script was not in the middle of its work."""
+        self._read_rest()
         for _ in range(2):
             self.read_curves(is_over=True)
+        if (unread_bytes := self._metrics.unread_log_bytes) > _TAIL_BYTES:
+            size = number_format.size(unread_bytes)
+            message = f"The last {size} of the log were not read for curves: it is too long."
+            self._reporter.add_alarm(Alarm(UNMATCHED, self._last_point.step, message))
         ended_ns = 0
         with suppress(OSError):
             os.utime(self._log)
@@ -547,6 +559,14 @@ class ScriptReports:
             self._position_at, is_over=True, ended_well=ended_well, ended_ns=ended_ns
         )
         self._reporter.close()
+
+    def _read_rest(self) -> None:
+        """Read what the script wrote faster than it was read, for some time."""
+        begin_s, read_bytes = time.monotonic(), -1
+        while read_bytes < self._metrics.read_bytes and time.monotonic() < begin_s + _REST_S:
+            read_bytes = self._metrics.read_bytes
+            self.read_curves()
+            self._beat(read_bytes)
 
     def _position_at(self, path: Path, written_ns: int) -> ScriptPosition:
         """Return the position at the first poll after a file was written.

@@ -90,6 +90,76 @@ def test_a_test_folder_without_classes_is_not_used(tmp_path: Path) -> None:
     assert (len(datasets.training), len(datasets.validation)) == (8, 2)
 
 
+FOOD = by_class("pie", "sushi", folder="food/images/")
+CUB = {f"CUB/{name}": data for name, data in by_class("1.owl", "2.gull", folder="images/").items()}
+CUB_NAMES = [name.removeprefix("CUB/images/") for name in CUB]
+
+
+@pytest.mark.parametrize(
+    ("content", "lists"),
+    [
+        (FOOD, {
+            "food/meta/train.txt": "".join(f"{c}/{n}\n" for c in ("pie", "sushi") for n in "024"),
+            "food/meta/test.txt": "pie/1\npie/3\nsushi/1\nsushi/3\n",
+        }),
+        (CUB, {
+            "CUB/images.txt": "".join(f"{n} {name}\n" for n, name in enumerate(CUB_NAMES, 1)),
+            "CUB/train_test_split.txt": "".join(
+                f"{n} {n % 5 % 2}\n" for n in range(1, len(CUB_NAMES) + 1)),
+            "CUB/image_class_labels.txt": "".join(
+                f"{n} {name[0]}\n" for n, name in enumerate(CUB_NAMES, 1)),
+        }),
+    ],
+)  # fmt: skip
+def test_lists_are_the_sets_of_pictures_by_class(
+    tmp_path: Path, content: Content, lists: Content
+) -> None:
+    datasets = open_data("image-folder", files(tmp_path / "d", **content, **lists), tmp_path)
+    numbers = [{Path(path).stem for path, _ in data.samples} for data in datasets]
+    in_training = {"0", "2", "4"} if content is FOOD else {"0", "2"}
+    assert numbers == [in_training, {*"01234"} - in_training]
+    assert "Read as lists of the sets" in str(notes_of(datasets))
+
+
+def test_pictures_in_no_list_are_left_out_and_counted(tmp_path: Path) -> None:
+    lists = {"train.txt": "pie/0.png\nsushi/0.png\npie/1.png 0\n", "val.txt": "sushi/1.png\n"}
+    datasets = open_data("image-folder", files(tmp_path / "d", **FOOD, **lists), tmp_path)
+    assert [len(data) for data in datasets] == [3, 1]
+    assert "no list of a set has them: 6 pictures" in str(notes_of(datasets))
+
+
+@pytest.mark.parametrize(
+    ("pictures", "masks"),
+    [("images", "masks"), ("train", "train_masks"), ("train", "trainannot"),
+     ("JPEGImages", "SegmentationClass"), ("img", "labels"), ("images", "annotations/trimaps")],
+)  # fmt: skip
+def test_masks_in_a_folder_of_their_own_are_no_class(
+    tmp_path: Path, pictures: str, masks: str
+) -> None:
+    content = {f"{pictures}/{n}.jpg": picture() for n in range(3)}
+    content |= {
+        f"{masks}/{n}{'_mask' if masks == 'masks' else ''}.png": picture() for n in range(3)
+    }
+    with pytest.raises(UserCodeError, match=r"(are sets|but only|but none)"):
+        open_data("image-folder", files(tmp_path / "d", **content), tmp_path)
+
+
+@pytest.mark.parametrize("names", [("with_mask", "without_mask"), ("masks", "gloves"),
+                                   ("cat", "labels")])  # fmt: skip
+def test_classes_named_like_masks_stay_classes(tmp_path: Path, names: tuple[str, str]) -> None:
+    datasets = open_data("image-folder", files(tmp_path / "d", **by_class(*names)), tmp_path)
+    assert datasets.training.classes == sorted(names)
+    assert sum(map(len, datasets)) == 10
+
+
+def test_lists_of_darknet_are_the_sets_of_boxes(tmp_path: Path) -> None:
+    lists = {"train.txt": "".join(f"data/images/{n}.png\n" for n in (1, 2, 4, 5)),
+             "val.txt": "data/images/3.png\ndata/images/6.png\n"}  # fmt: skip
+    datasets = open_data("yolo", files(tmp_path / "d", **yolo(BOXES), **lists), tmp_path)
+    assert sorted(sample.path for sample in datasets.validation.samples) == [
+        "images/3.png", "images/6.png"]  # fmt: skip
+
+
 def test_a_class_of_one_set_only_counts_in_both(tmp_path: Path) -> None:
     content = by_class("a", "c", folder="train/") | by_class("b", "c", folder="val/")
     datasets = open_data("image-folder", files(tmp_path / "d", **content), tmp_path)
@@ -595,6 +665,7 @@ BROKEN: list[tuple[str, Content, str]] = [
       for box in (["10,5", 1, 1, 1], [1, None, 1, 1], [1, 1, 1, float("nan")], "1,2x",
                   {"x": 1, "y": 1, "w": 1, "h": 1})),
     ("voc", {"a.csv": "1"}, "no XML file with an <annotation>"),
+    ("voc", {"a.xml": "<annotations/>"}, "a.xml cannot be read: it has CVAT's form; export the"),
     ("voc", {"a.xml": "<annotation>"}, "a.xml cannot be read: no element found"),
     ("voc", {"a.xml": "<annotation><object><name>a</name></object></annotation>"},
      "a.xml cannot be read: <bndbox/xmin> is missing"),

@@ -77,6 +77,11 @@ LAYOUTS: dict[str, Content] = {
     "an index of pandas": {
         "t.csv": table(",id,kind", *(f"{n},{row}" for n, row in enumerate(rows("{},{}", "a", "b"))))
     },
+    "a URL": {"t.csv": table("url,kind", *rows("https://a.org/x/{}.jpg?w=9,{}", "a", "b"))},
+    "a table named for samples": {"samples.csv": table("id,kind", *rows("{},{}", "a", "b"))},
+    "numbers of the rows": {
+        "t.csv": table("", *(f"{n},{row}" for n, row in enumerate(rows("{}.jpg,{}", "a", "b"))))
+    },
     "columns of 0 and 1": {"t.csv": table("id,a,b", *rows("{},{}", "1,0", "0,1"))},
     "columns of texts": {"t.csv": table("id,a,b", *rows("{},{}", "True,False", "False,True"))},
     "sets and a list of all": {
@@ -132,6 +137,9 @@ def test_unused_columns_and_missing_labels_are_counted(tmp_path: Path) -> None:
          "val.txt": table("", *rows("train/{}.jpg b", "", names=IDS[8:]))},
         {"train.csv": table("id,kind", *rows("{},a", "", names=IDS[:8])),
          "test.csv": table("id,kind", *rows("{},b", "", names=IDS[8:]))},
+        {"all.csv": table("id,kind", *rows("{},a", "", names=IDS[:8]),
+                          *rows("{},b", "", names=IDS[8:])),
+         "train.txt": table("", *IDS[:8]), "val.txt": table("", *IDS[8:])},
     ],
 )  # fmt: skip
 def test_files_or_a_column_are_the_sets(tmp_path: Path, content: Content) -> None:
@@ -146,6 +154,50 @@ def test_the_folder_of_the_set_decides_between_pictures_of_one_name(tmp_path: Pa
     content["train.csv"] = table("id,kind", *rows("{},{}", "a", "b", names=[*"123456"]))
     datasets = open_data("picture-table", files(tmp_path / "d", **content), tmp_path)
     assert {Path(path).parent.name for data in datasets for path, _ in data.samples} == {"train"}
+
+
+def test_a_table_in_the_folder_of_a_set_is_for_its_pictures(tmp_path: Path) -> None:
+    content: Content = {}
+    for part, label in (("train", "a"), ("valid", "b")):
+        content |= pictures(f"{part}/", *"1234")
+        content[f"{part}/_classes.csv"] = table(
+            "file,kind", *rows("{}.jpg,{}", label, names=[*"1234"])
+        )
+    datasets = open_data("picture-table", files(tmp_path / "d", **content), tmp_path)
+    assert [{path for path, _ in data.samples} for data in datasets] == [
+        {f"{part}/{n}.jpg" for n in "1234"} for part in ("train", "valid")
+    ]
+
+
+def test_zeros_that_excel_removed_are_no_difference(tmp_path: Path) -> None:
+    names = [f"{number:03d}" for number in range(12)]
+    content = pictures("train/", *names) | {
+        "t.csv": table("id,kind", *(f"{int(name)},{'ab'[int(name) % 2]}" for name in names))
+    }
+    datasets = open_data("picture-table", files(tmp_path / "d", **content), tmp_path)
+    assert labels_of(datasets) == {f"{name}.jpg": "ab"[int(name) % 2] for name in names}
+
+
+@pytest.mark.parametrize(
+    ("paths", "name", "part", "expected"),
+    [
+        (["1.jpg", "001.jpg"], "1", "", ["1.jpg"]),
+        (["1.jpg", "001.jpg"], "001.jpg", "", ["001.jpg"]),
+        (["a.jpg", "A.jpg"], "A.jpg", "", ["A.jpg"]),
+        (["a.jpg", "a.png"], "a.png", "", ["a.png"]),
+        (["a.jpg", "a.png"], "a", "", ["a.jpg", "a.png"]),
+        (["x/a.jpg", "y/a.jpg"], "y/a", "", ["y/a.jpg"]),
+        (["train/a.jpg", "test/a.jpg"], "a", "", ["train/a.jpg"]),
+        (["train/a.jpg", "test/a.jpg"], "a", "test", ["test/a.jpg"]),
+        (["train/a.jpg", "val/a.jpg"], "a", "validation", ["val/a.jpg"]),
+        (["c/train/a.jpg", "d/train/a.jpg"], "/home/x/d/train/a.jpg", "", ["d/train/a.jpg"]),
+        (["a.jpg"], "b.jpg", "", []),
+    ],
+)  # fmt: skip
+def test_of_pictures_with_one_name_the_most_alike_is_meant(
+    paths: list[str], name: str, part: str, expected: list[str]
+) -> None:
+    assert _LABELS.PictureNames(paths).find_all(name, part) == expected
 
 
 def test_numbers_are_classes_if_they_repeat_and_values_otherwise(tmp_path: Path) -> None:
@@ -183,8 +235,9 @@ def test_numbers_are_classes_if_they_repeat_and_values_otherwise(tmp_path: Path)
         ({"t.csv": table("id,kind", *rows("{},{}", "a", "b"), f"{IDS[0]},b")}, {},
          r"t.csv, line 14: 0000ab.jpg is “b”, and in an earlier row “a”; this loader reads one"),
         ({"t.csv": table("id,kind", *rows("{},a", ""))}, {}, "all pictures have the label “a”"),
-        ({"x/0000ab.jpg": picture(), "t.csv": table("id,kind", *rows("{},{}", "a", "b"))}, {},
-         "t.csv, line 2: “0000ab” may be 0000ab.jpg or x/0000ab.jpg; write their folders"),
+        ({"x/new.jpg": picture(), "y/new.jpg": picture(),
+          "t.csv": table("id,kind", *rows("{},{}", "a", "b"), "new,a")}, {},
+         "t.csv, line 14: “new” may be x/new.jpg or y/new.jpg; write folder and suffix"),
     ],
 )  # fmt: skip
 def test_labels_that_cannot_be_used_are_one_sentence(

@@ -67,7 +67,8 @@ SHAPES: dict[str, tuple[Content, str, str]] = {
         "image-folder", "20 pictures in 2 classes .* folders for training and validation",
     ),
     "pictures and notes": (PHOTOS | READ_ME, "image-folder", "2 classes"),
-    "CSV": (READ_ME | {"iris.csv": tables.flowers()}, "table", r"iris.csv with 3 columns\.$"),
+    "CSV": (READ_ME | {"iris.csv": tables.flowers()}, "table",
+            r"iris.csv with 3 columns; predicted is colour\.$"),
     "CSV, semicolons": ({"iris.csv": tables.flowers(";", ",")}, "table", "with 3 columns"),
     "CSV, gzipped": ({"iris.csv.gz": tables.TABLES["gzip"]}, "table", "3 col"),
     "text of Excel": (
@@ -98,6 +99,17 @@ SHAPES: dict[str, tuple[Content, str, str]] = {
         {"t.csv": "f,x,c\n" + "".join(f"{'Yy'[n % 2]},{n},{('no', 'No', 'yes')[n % 3]}\n"
                                       for n in range(12))},
         "table", r"only capitals or blanks differ: 1 text \(Y and y in f\)\.$"),
+    "a table with a logo": (
+        {"logo.png": pictures.picture(), "iris.csv": tables.flowers()}, "table", "3 columns"),
+    "folds": ({"fold1.csv": tables.flowers(), "sample2.csv": tables.flowers()}, "table", "3 col"),
+    "a competition": (
+        {"train.csv": "Id,y2,x\n" + "".join(f"{n},{n % 3},{n * n}\n" for n in range(12)),
+         "test.csv": "Id,x\n12,5\n13,7\n"}, "table",
+        r"is y2\. Predicted, because test.csv lacks it.+ count the rows: 1 column \(Id\)"),
+    "pictures and many columns": (
+        {**PHOTOS, "labels.csv": "file,label,b\n" + "".join(
+            f"{name},{'xyz'[n % 3]},{n}\n" for n, name in enumerate(PHOTOS))},
+        "picture-table", "predicted is label"),
     "a pair of UCI": (
         {"a.tra": "1,2,0\n3,4,1\n" * 6, "a.tes": "1,2,0\n3,4,1\n"}, "table", "a.tes, a.tra with 3"),
     "a table of Excel": (
@@ -113,6 +125,8 @@ SHAPES: dict[str, tuple[Content, str, str]] = {
     "pictures and labels": (
         picture_tables.kaggle(), "picture-table",
         r"labels\.csv and 14 pictures; predicted is breed\. .+ 1 row \(zzz\)\. .+ has them: 3 p"),
+    "pictures, labels and a long line": (
+        picture_tables.kaggle() | {"about.txt": "a " + "x" * 200_000}, "picture-table", "labels"),
     "pictures, labels and a file of columns": (
         picture_tables.one_hot(), "picture-table", "predicted is healthy, rust, scab"),
     "folders and a table of them": (
@@ -162,8 +176,11 @@ def test_the_suggested_loader_reads_the_data_and_the_facts_are_true(
         {"bks_dataset.py": "import torch"},
         {"1.png": pictures.picture(), "2.png": pictures.picture()},
         {"rose/1.png": pictures.picture(), "rose/2.png": pictures.picture()},
-        {"1.png": pictures.picture(), "labels.csv": "file,class\nx,a\ny,b\n"},
+        {"1.png": pictures.picture(), "2.png": pictures.picture(), "a.csv": "f,y\nx,a\nz,b\n"},
+        {"1.png": pictures.picture(), "a.txt": "f,y\nx,a\nz,b\nx,a\nz,b\n"},
         {"1.png": pictures.picture(), "test.csv": "file\n1.png\n"},
+        {"images/1.png": pictures.picture(), "masks/1.png": pictures.picture()},
+        {"a.xml": "<annotations><image/>", "images/1.png": pictures.picture()},
         {"train_images/1.png": pictures.picture(), "test_images/2.png": pictures.picture()},
         {"data_batch_1": "", "test_batch": ""},
         {"notes.xml": "<html/>", "1.png": pictures.picture()},

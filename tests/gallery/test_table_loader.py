@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backend.records.base.cells import NOT_ALIKE, format_of
+from backend.records.base.cells import format_of
 from backend.records.library.preview import note_messages
 from backend.training.user_code import UserCodeError
 from tests.gallery.datasets import Datasets, files, open_data
@@ -169,50 +169,6 @@ def test_a_file_of_the_uci_repository_is_a_table(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("training", "test"),
-    [("adult.data", "adult.test"), ("digits.tra", "digits.tes"), ("a.trn", "a.tst"),
-     ("a.train", "a.val"), ("a.train.gz", "a.test.gz")],
-)  # fmt: skip
-def test_suffixes_are_the_sets_and_a_dot_makes_no_class(
-    tmp_path: Path, training: str, test: str
-) -> None:
-    """As in UCI's adult.test: a comment above, and a dot behind each class."""
-    lines = [f"{n}, {n * n}, {'<=50K' if n % 3 else '>50K'}" for n in range(9)]
-    content = {
-        training: "\n".join(lines).encode() + b"\n\n",
-        test: ("|1x3 Cross validator\n" + ".\n".join(lines[:6]) + ".\n\n").encode(),
-    }
-    content = {k: gzip.compress(v) if k.endswith("gz") else v for k, v in content.items()}
-    datasets = open_data("table", files(tmp_path / "d", **content), tmp_path)
-    assert [len(data) for data in datasets] == [9, 6]
-    assert datasets.training.classes == ["<=50K", ">50K"]
-    notes = {note["reason"]: note["count"] for note in datasets.training.reading_notes}
-    assert notes == {
-        "Read as one class, because only capitals, blanks or a dot at the end differ": 2,
-        "Left out, because they are titles above the table": 1,
-    }
-
-
-def test_a_file_with_the_suffix_of_a_set_need_not_be_a_table(tmp_path: Path) -> None:
-    folder = files(tmp_path / "d", **{"a.csv": flowers(), "unit.test": "assert x(1, 2)\nend\n"})
-    datasets = open_data("table", folder, tmp_path)
-    assert len(rows(datasets)) == len(FLOWERS)
-    assert "unit.test" in str(datasets.training.reading_notes)
-
-
-def test_texts_that_differ_in_capitals_or_blanks_only_are_noted(tmp_path: Path) -> None:
-    cells = ["Y", "y", "New  York", "New York", "K\u00e4se", "Ka\u0308se"]
-    lines = "".join(f"{n},{cell},{'Aa'[n % 2]}\n" for n, cell in enumerate(cells))
-    datasets = open_data("table", files(tmp_path / "d", **{"t.csv": f"a,b,c\n{lines}"}), tmp_path)
-    names = [name for name, _, _ in datasets.training.value_columns["data"]]
-    assert names == ["a", "b = Käse", "b = New  York", "b = New York", "b = Y", "b = y"]
-    notes = [
-        note["names"] for note in datasets.training.reading_notes if note["reason"] == NOT_ALIKE
-    ]
-    assert notes == [["New  York and New York in b", "Y and y in b"], ["A and a"]]
-
-
 def test_texts_of_windows_1252_are_read(tmp_path: Path) -> None:
     table = "a,kind\n1,groß\n2,klein\n3,groß\n4,klein\n".encode("cp1252")
     datasets = open_data("table", files(tmp_path / "d", **{"t.csv": table}), tmp_path)
@@ -322,8 +278,8 @@ def test_train_and_validation_files_are_the_sets_and_a_test_file_without_target_
         ("t.csv", "", "t.csv is empty"),
         ("t.csv", "\n\n", "t.csv is empty"),
         ("t.csv", "a,b,c\n", "t.csv has a header and no rows"),
-        ("t.csv", "a\n1\n2\n3\n", r"t.csv has 1 column\(s\) with values"),
-        ("t.csv", "a,b\n,1\n,2\n", r"t.csv has 1 column\(s\) with values"),
+        ("t.csv", "a\n1\n2\n3\n", r"the table has 1 column\(s\) with values"),
+        ("t.csv", "a,b\n,1\n,2\n", r"the table has 1 column\(s\) with values"),
         ("t.csv", "a,b,y\n1,2,x\n1,2\n", "t.csv, line 3 has 2 columns, and the first has 3"),
         ("t.csv", GAPS, r"t.csv, line 3: “a” has no value \(4 are missing in all\)"),
         ("t.csv", "a,b,y\n1,2,x\n1,,x\n", "t.csv, line 3: “b” has no value"),
@@ -381,6 +337,18 @@ def test_parquet_is_read_as_csv_is(tmp_path: Path) -> None:
     )
     datasets = open_data("table", tmp_path / "d", tmp_path, scale="none")
     assert rows(datasets) == sorted(([a, b], c) for a, b, c in FLOWERS)
+
+
+def test_columns_of_parquet_without_numbers_or_texts_are_left_out(tmp_path: Path) -> None:
+    """Hugging Face stores pictures as bytes in such columns."""
+    pyarrow = importlib.import_module("pyarrow")
+    parquet = importlib.import_module("pyarrow.parquet")
+    picture = [{"bytes": b"PNG", "path": "1.png"}] * 6
+    (tmp_path / "d").mkdir()
+    table = pyarrow.table({"image": picture, "raw": [b"x"] * 6, "label": [0, 1] * 3})
+    parquet.write_table(table, tmp_path / "d/t.parquet")
+    with pytest.raises(UserCodeError, match="no numbers or texts: image, raw"):
+        open_data("table", tmp_path / "d", tmp_path)
 
 
 def test_without_pyarrow_a_csv_is_read_and_a_parquet_file_says_what_to_install(
@@ -587,7 +555,7 @@ def test_rows_and_columns_that_are_left_out_are_counted(tmp_path: Path) -> None:
     folder = files(tmp_path / "d", **{"t.csv": GAPS.replace("\n", ",\n")})
     datasets = open_data("table", folder, tmp_path, missing="leave row out")
     assert list(note_messages(datasets.training.reading_notes))[:2] == [
-        "Left out, because they are empty or count the rows: 1 column ((index)).",
+        "Left out, because they are empty: 1 column (column 4).",
         "Left out, because a value is missing: 4 rows (t.csv, line 3, t.csv, line 4, "
         "t.csv, line 5 and 1 more).",
     ]

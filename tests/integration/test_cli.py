@@ -132,7 +132,8 @@ def test_an_import_names_the_loader_that_fits_the_data(cli: Cli, tmp_path: Path)
     _, out, _ = cli("dataset", "import", folder, "--name", "iris")
     assert out.splitlines()[1:] == [
         "This looks like a table: iris.csv with 3 columns, some values missing, which become the "
-        "mean of their column. Read as numbers with a decimal comma: 1 column (a). "
+        "mean of their column; predicted is kind. Read as numbers with a decimal comma: "
+        "1 column (a). "
         f"To use its loader: {COMMAND} gallery add table --set missing=mean"
     ]
     suggestion = cli.json("dataset", "import", folder, "--name", "iris")["suggestion"]

@@ -93,6 +93,8 @@ class RunCurves:
     def append(self, history: HistoryUpdate) -> tuple[str, ...]:
         """Add points; points that a resumed run wrote again replace the earlier points.
 
+        A metric that has no points any more is removed: a script's curve has another name since.
+
         Returns:
             The new metrics.
         """
@@ -122,6 +124,9 @@ class RunCurves:
                 )
             else:
                 data.extend(steps, column, epochs, times)
+        self._data = {
+            name: data for name, data in self._data.items() if len(data) or name in history.metrics
+        }
         return tuple(new_metrics)
 
     def run_starts(self) -> tuple[RunStart, ...]:

@@ -33,7 +33,7 @@ _NAME = re.compile(r"\{([A-Za-z_][\w./-]*)\}")
 LONGEST_LINE = 2_000
 _KNOWN_METRIC = re.compile(
     r"loss|acc|err|score|f1|mse|mae|auc|iou|\bmap|ppl|perplexity|bpc|reward|\blr\b|rate$"
-    r"|\bnll\b|\bkl\b|elbo|residual|\bmrr\b|ndcg|return|lpips|kappa|energy"
+    r"|\bnll\b|\bkl\b|elbo|residual|\bmrr\b|ndcg|return|lpips|\bap(?:\d\d|[sml])?\b|\b[sf]ps\b|kappa|energy"
     r"|norm|precision|recall|bleu|rouge|\bwer\b|\bcer\b|dice|psnr|ssim|\bfid\b|entropy"
     r"|/s(?:ec)?$|_per_|verlust|genauigkeit|perte|exactitud|p[eé]rdi[dt]a|accuratezza"
     r"|потери|точность|损失|准确率|精度|損失|誤差|손실|정확도",

@@ -139,6 +139,9 @@ class Axis:
             return f"has {span.steps} steps; it must have 2 to {MAX_VALUES}."
         if self.is_whole and math.ceil(span.low) > math.floor(span.high):
             return f"contains no whole number between {span.low:g} and {span.high:g}."
+        whole_count = math.floor(span.high) - math.ceil(span.low) + 1
+        if self.is_whole and span.steps > whole_count:
+            return f"has {span.steps} steps, and only {whole_count} whole numbers for them."
         return ""
 
 

@@ -14,12 +14,12 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import PurePosixPath
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from backend.base.log import swallowed
+from backend.base.log import suppress, swallowed
 from backend.records.base import number_format
 from backend.records.base.cells import (
     MISSING_NUMBERS,
@@ -76,7 +76,7 @@ _MAX_READS = 16
 """Most files read for one shape: over SFTP every read takes a while."""
 _MAX_CLASSES = 50
 """Most classes in a column of whole numbers, as in the loader of tables."""
-_MAX_SIDE = 128
+_MAX_SIDE, _MAX_TESTS = 128, 3
 _BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
 _BOX_SIZES = {"channels": 3, "side": 256}
 
@@ -102,6 +102,14 @@ class _Listing:
         self._names = [path.name.lower() for path in self.paths]
         self.names = frozenset(self._names)
         self.pictures = self.with_suffix(*_SPLITS.PICTURES)
+
+    @cached_property
+    def masks(self) -> frozenset[str]:
+        return frozenset(_SPLITS.masks_of([*map(str, self.pictures)]))
+
+    @cached_property
+    def picture_stems(self) -> frozenset[str]:
+        return frozenset(_LABELS.comparable(path.stem) for path in self.pictures)
 
     def with_suffix(self, *suffixes: str) -> list[PurePosixPath]:
         named_paths = zip(self.paths, self._names, strict=True)
@@ -186,7 +194,8 @@ def _coco(listing: _Listing) -> _ShapeMatch | None:
 
 def _voc(listing: _Listing) -> _ShapeMatch | None:
     notes = listing.with_suffix(".xml")
-    if not notes or not listing.pictures or b"<annotation" not in listing.head(notes[0], 1024):
+    head = listing.head(notes[0], 1024) if notes else b""
+    if not notes or not listing.pictures or not re.search(rb"<annotation[\s>]", head):
         return None
     pictures = _plural(len(listing.pictures), "picture")
     return _ShapeMatch(
@@ -195,10 +204,9 @@ def _voc(listing: _Listing) -> _ShapeMatch | None:
 
 
 def _yolo(listing: _Listing) -> _ShapeMatch | None:
-    stems = {_LABELS.comparable(path.stem) for path in listing.pictures}
-    labels = [
-        path for path in listing.with_suffix(".txt") if _LABELS.comparable(path.stem) in stems
-    ]
+    texts = listing.with_suffix(".txt")
+    stems = listing.picture_stems if texts else frozenset()
+    labels = [path for path in texts if _LABELS.comparable(path.stem) in stems]
     # A cut line is left out, unless there is no other line.
     lines = listing.head(labels[0]).strip().splitlines() if labels else []
     if not lines or not all(map(_YOLO_LINE.fullmatch, lines[: max(1, len(lines) - 1)])):
@@ -209,10 +217,11 @@ def _yolo(listing: _Listing) -> _ShapeMatch | None:
 
 
 def _icdar(listing: _Listing) -> _ShapeMatch | None:
-    stems = {_LABELS.comparable(path.stem) for path in listing.pictures}
+    texts = listing.with_suffix(".txt")
+    stems = listing.picture_stems if texts else frozenset()
     notes = [
         path
-        for path in listing.with_suffix(".txt")
+        for path in texts
         if {stem := _LABELS.comparable(path.stem), stem.removeprefix("gt_")} & stems
     ]
     line = rb"(\xef\xbb\xbf)?\s*-?\d+((\s*,\s*-?\d+){3}(\s*,|\s*$)|( \d+){3} \")"
@@ -223,8 +232,8 @@ def _icdar(listing: _Listing) -> _ShapeMatch | None:
 
 
 def _image_folder(listing: _Listing) -> _ShapeMatch | None:
-    masks = {*_SPLITS.masks_of([path.as_posix() for path in listing.pictures])}
-    pictures = [path for path in listing.pictures if path.as_posix() not in masks]
+    masks = listing.masks
+    pictures = [path for path in listing.pictures if str(path) not in masks]
     names = [path.as_posix() for path in pictures]
     samples, level = _SPLITS.sort_by_class(names)
     classes = {name for _, name, _ in samples} - {""}
@@ -246,21 +255,24 @@ def _image_folder(listing: _Listing) -> _ShapeMatch | None:
 
 
 def _picture_table(listing: _Listing) -> _ShapeMatch | None:
-    all_paths = [path.as_posix() for path in listing.pictures]
-    masks = {*_SPLITS.masks_of(all_paths)}
-    paths = [path for path in all_paths if path not in masks]
-    pictures = _LABELS.PictureNames(paths)
     candidates = [
         path
         for path in listing.with_suffix(*_ALL_TABLES, ".txt", *_SPLITS.SET_TABLES)
-        if _LABELS.is_candidate(path.as_posix()) and not pictures.is_companion(path.as_posix())
+        if _LABELS.is_candidate(path.as_posix())
     ]
+    if not candidates or not listing.pictures:
+        return None
+    paths = [path for path in map(str, listing.pictures) if path not in listing.masks]
+    pictures = _LABELS.PictureNames(paths)
+    candidates = [path for path in candidates if not pictures.is_companion(path.as_posix())]
     candidates.sort(key=lambda path: (path.suffix == ".txt", not _is_training(path)))
     tables, is_whole = [], True
-    for path in candidates[: _MAX_READS // 2] if paths else ():
-        head = listing.head(path, _LONG_HEAD)
-        rows, _, _ = _rows(head)
-        is_whole = is_whole and not _is_cut(head)
+    for path in candidates[: _MAX_READS // 2]:
+        rows: list[list[str]] = []
+        with suppress(ValueError):  # Another text file need not be a table.
+            head = listing.head(path, _LONG_HEAD)
+            is_whole = is_whole and not _is_cut(head)
+            rows, _, _ = _rows(head)
         if len(rows) > 1 and len({len(row) for row in rows}) == 1:
             names, count = rows[0], 1
             if not is_header(rows):
@@ -276,6 +288,7 @@ def _picture_table(listing: _Listing) -> _ShapeMatch | None:
     labelled_paths = {path for row in table.rows for path in row.pictures}
     detail = f"{_short_list(table.paths)} and {_plural(len(paths), 'picture')}"
     data_sizes = dict(sizes)
+    open_columns: Sequence[str] = ()
     try:
         label_columns, cells = _LABELS.choose_label(table)
         detail += f"; predicted is {_short_list(label_columns)}"
@@ -283,10 +296,12 @@ def _picture_table(listing: _Listing) -> _ShapeMatch | None:
         if 2 * len(classes) <= len(cells) and len(classes) > 1:
             data_sizes["classes"] = len(classes)
     except ValueError as error:
-        detail += f". Before training: {error}"
+        swallowed(error)
+        open_columns = table.names
     lost = [row.name for row in table.rows if not row.pictures]
     others = [path for path in paths if path not in labelled_paths] if is_whole else []
     notes = [
+        ReadingNote.from_names("Choose the one to predict, as target", open_columns, "column"),
         ReadingNote.from_names(
             "Left out, because they are no pictures of the dataset", lost, "row"
         ),
@@ -351,9 +366,10 @@ def _array_sizes(shape: Sequence[int]) -> dict[str, int]:
 def _table(listing: _Listing) -> _ShapeMatch | None:
     tables = listing.with_suffix(*_ALL_TABLES, ".parquet")
     texts = [] if tables else listing.with_suffix(".txt", *_SPLITS.SET_TABLES)
-    tables = tables or texts
-    if not tables or listing.pictures:
+    # A logo beside a table makes no dataset of pictures.
+    if len(listing.pictures) > len(tables) or not (tables or texts):
         return None
+    tables = tables or texts
     path = next((p for p in tables if _is_training(p)), tables[0])
     names = _short_list([p.name for p in tables])
     head = listing.head(path, _LONG_HEAD)
@@ -364,7 +380,14 @@ def _table(listing: _Listing) -> _ShapeMatch | None:
     is_prose = bool(texts) and (delimiter == " " or len(rows) < _LEAST_ROWS)
     if len({len(row) for row in rows}) == 1 and len(rows[0]) > 1 and not is_prose:
         note = "Left out, because they are titles above the table"
-        return _columns(names, rows, [ReadingNote.from_names(note, titles, "row")])
+        tests = [p for p in tables if _SPLITS.part_of(p.name) == "test" and p != path]
+        test_rows = {p.name: _rows(listing.head(p, _LONG_HEAD))[0] for p in tests[:_MAX_TESTS]}
+        test_names = {p: r[0] for p, r in test_rows.items() if len(r) > 1 and is_header(r)}
+        other_paths = [p.as_posix() for p in listing.paths if p not in tables]
+        others = _LABELS.PictureNames(other_paths)
+        return _columns(
+            names, rows, [ReadingNote.from_names(note, titles, "row")], test_names, others
+        )
     return _ShapeMatch(names) if not texts and re.search(rb"[\t;|,]", head) else None
 
 
@@ -382,8 +405,19 @@ def _rows(head: bytes) -> tuple[list[list[str]], list[str], str]:
     return rows[: len(rows) - footer_count(rows)], titles, delimiter
 
 
-def _columns(names: str, rows: list[list[str]], notes: list[ReadingNote]) -> _ShapeMatch:
-    """Return the shape of a table by its first rows, the first of which may be names."""
+def _columns(
+    file_names: str,
+    rows: list[list[str]],
+    notes: list[ReadingNote],
+    test_names: Mapping[str, Sequence[str]],
+    others: Any,
+) -> _ShapeMatch:
+    """Return the shape of a table by its first rows, the first of which may be names.
+
+    Args:
+        test_names: The columns of tables for testing, by their path.
+        others: The `PictureNames` of files that are no tables.
+    """
     body = rows[1:] or rows
     columns = [[*column] for column in zip(*body, strict=True)]
     decimal = sign_of(columns)
@@ -395,38 +429,43 @@ def _columns(names: str, rows: list[list[str]], notes: list[ReadingNote]) -> _Sh
     ]
     is_missing = sum(map(len, known_cells)) < sum(map(len, columns))
     missing_note = ", some values missing, which become the mean of their column"
-    # An unnamed first column is the index that pandas writes.
-    start = 0 if rows[0][0] else 1
-    used_columns = [
-        (cells, form) for cells, form in zip(known_cells, formats, strict=True) if cells
-    ]
+    is_named = len(rows) > 1 and is_header(rows)
+    titles = rows[0] if is_named else [f"column {number + 1}" for number in range(len(rows[0]))]
+    used_columns, unused = _LABELS.used_columns(titles, columns, MISSING_NUMBERS, others)
+    target, reason = _LABELS.usual_target(titles, test_names)
+    last = (used_columns or [len(titles) - 1])[-1]
+    target = target if target in used_columns else last
     widths = [
-        1 if form.kind != "texts" else len(set(texts)) for texts, form in used_columns[start:-1]
+        1 if formats[n].kind != "texts" else len(set(known_cells[n]))
+        for n in used_columns
+        if n != target
     ]
     sizes = {"features": sum(widths)}
-    classes = {*usual_spellings(known_cells[-1]).values()}
+    classes = {*usual_spellings(known_cells[target]).values()}
     is_whole = all(re.fullmatch(r"[+-]?[0-9]+([.,]0*)?", cell) for cell in classes)
-    is_text = formats[-1].kind == "texts"
-    repeat = 2 * len(classes) <= len(known_cells[-1])
+    is_text = formats[target].kind == "texts"
+    repeat = 2 * len(classes) <= len(known_cells[target])
     if len(classes) > 1 and (is_text or (is_whole and repeat and len(classes) <= _MAX_CLASSES)):
         sizes["classes"] = len(classes)
     settings = {"missing": "mean"} if is_missing else {}
-    is_named = len(rows) > 1 and is_header(rows)
-    titles = rows[0] if is_named else [f"column {number + 1}" for number in range(len(rows[0]))]
+    notes += [ReadingNote.from_names(note, names, "column") for note, names in unused.items()]
     notes += [
         ReadingNote.from_names(
-            note, [t for t, f in zip(titles, formats, strict=True) if f.note == note], "column"
+            note, [titles[n] for n in used_columns if formats[n].note == note], "column"
         )
         for note in sorted({form.note for form in formats} - {""})
     ]
     pairs = [
-        f"{' and '.join(pair)} in {title}"
-        for title, form, cells in zip(titles[:-1], formats, known_cells, strict=False)
-        if form.kind == "texts"
-        for pair in like_pairs(cells)
+        f"{' and '.join(pair)} in {titles[n]}"
+        for n in used_columns
+        if formats[n].kind == "texts" and n != target
+        for pair in like_pairs(known_cells[n])
     ]
     notes.append(ReadingNote.from_names(NOT_ALIKE, pairs, "text"))
-    detail = f"{names} with {len(columns)} columns{missing_note if is_missing else ''}"
+    detail = f"{file_names} with {len(columns)} columns{missing_note if is_missing else ''}"
+    detail += f"; predicted is {titles[target]}"
+    if target != last:
+        notes.insert(0, ReadingNote.from_names(reason, [titles[target]], "column"))
     return _ShapeMatch(detail, settings, sizes, notes, {"target": tuple(titles)})
 
 

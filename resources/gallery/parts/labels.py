@@ -1,26 +1,32 @@
 """Tables that name pictures and their labels, such as labels.csv with the columns id and breed."""
 
+import itertools
+import os
 import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from splits import part_of, part_of_folder
+from splits import CONTAINER, part_of, part_of_folder
 
-SUBMISSION = re.compile(r"(^|[^a-z])(submission|sample|example)s?([^a-z]|$)")
-"""Words in the name of a file with labels that mean nothing."""
-CONTAINER = re.compile(
-    r"(^|[^a-z])(images?|imgs?|pictures?|photos?|frames?|jpe?g|png|parts?|batch)([^a-z]|$)"
-)
-"""Words in the name of a folder with pictures of all classes."""
-SPLIT_FILE = re.compile(r"(^|[^a-z])(splits?|partitions?|folds?)([^a-z]|$)")
+NO_LABELS = re.compile(r"(^|[^a-z])(submissions?|(eval_)?partition|train_test_split)([^a-z]|$)")
+"""Words in the name of a file whose labels are samples of an answer, or sets."""
 SPLIT_COLUMNS = {"split", "set", "subset", "usage", "partition", "dataset", "data set", "data_set"}
 LABEL_COLUMNS = (
     *("label", "labels", "class_name", "classname", "class name", "class", "classes"),
-    *("target", "targets", "category", "categories", "label_name", "y"),
+    *("target", "targets", "category", "categories", "label_name"),
 )
 """Names of the column to predict, of which the first in a table is meant."""
+EMPTY = "Left out, because they are empty"
+NUMBERED = "Left out, because they count the rows"
+FILES = "Left out, because they name files that are not read"
+INDEX_NAME = re.compile(
+    r"(^|[_ .-])[iI][dD]$|[a-z]I[dD]$"
+    r"|^(?i:|unnamed: 0|index|idx|no\.?|nr\.?|#|s\.? ?no\.?|row|rownames?|column 1)$"
+)
+"""Names of a column that may number the rows."""
+MOST_EXAMINED = 1000
 FLAGS = dict.fromkeys(("0", "-1", "0.0", "False", "false"), False)
 FLAGS |= dict.fromkeys(("1", "1.0", "True", "true"), True)
 
@@ -36,25 +42,33 @@ class PictureNames:
         self.paths_by_name: dict[str, list[str]] = {}
         for path in paths:
             name = comparable(path).rpartition("/")[2]
-            for key in {name, name.rpartition(".")[0] or name}:
+            stem = name.rpartition(".")[0] or name
+            for key in {name, stem, number_of(stem)}:
                 self.paths_by_name.setdefault(key, []).append(path)
 
     def find_all(self, name: str, part: str = "") -> list[str]:
         """The pictures that a name may mean; those of a part if others are not."""
         parents, _, key = comparable(name).rpartition("/")
         # Label Studio writes a part of a hash before the name of an uploaded file.
-        keys = (key, re.sub(r"\.[a-z]\w{1,3}$", "", key), re.sub(r"^[0-9a-f]{8}-", "", key))
+        stem = re.sub(r"\.[a-z]\w{1,3}$", "", key)
+        keys = (key, stem, number_of(stem), re.sub(r"^[0-9a-f]{8}-", "", key))
         paths = next((self.paths_by_name[k] for k in keys if k in self.paths_by_name), [])
-        if len(paths) > 1:
-            folders = parents.split("/")[::-1]
-            depths = [equal_count(folders, comparable(path).split("/")[-2::-1]) for path in paths]
-            paths = [p for p, depth in zip(paths, depths, strict=True) if depth == max(depths)]
-            same_name = [path for path in paths if re.split(r"[\\/]", path)[-1] == name]
-            paths = same_name or paths
-            paths = [p for p in paths if part and part_of(p.rpartition("/")[0]) == part] or paths
-        if len(paths) > 1 and part != "test":
-            paths = [p for p in paths if part_of(p.rpartition("/")[0]) != "test"] or paths
-        return paths
+        folders, name = parents.split("/")[::-1], re.split(r"[\\/]", name)[-1]
+
+        def likeness(path: str) -> tuple[object, ...]:
+            own_parents, _, own_key = comparable(path).rpartition("/")
+            own_part = part_of(own_parents)
+            return (
+                equal_count(folders, own_parents.split("/")[::-1]),
+                re.split(r"[\\/]", path)[-1] == name,
+                own_key == key,
+                own_key.rpartition(".")[0] == stem,
+                part and own_part == part,
+                own_part != "test",
+            )
+
+        most = max(map(likeness, paths)) if len(paths) > 1 else ()
+        return [path for path in paths if not most or likeness(path) == most]
 
     def find(self, name: str, part: str = "") -> str:
         """The picture that a name means, the first of several, "" if there is none."""
@@ -65,11 +79,21 @@ class PictureNames:
         return comparable(path).rpartition("/")[2].rpartition(".")[0] in self.paths_by_name
 
 
+def number_of(stem: str) -> str:
+    """A number without the zeros before it, which Excel removes; another text as it is."""
+    return str(int(stem)) if stem.isdecimal() else stem
+
+
 def comparable(name: str) -> str:
     """A path or the URL of a file, so that equal ones are equal texts."""
     path = re.sub(r"^.*\?d=", "", unquote(name)).replace("\\", "/")
-    folded_path = unicodedata.normalize("NFD", path).casefold().strip()
-    return re.sub(r"^(\.*/)+", "", unicodedata.normalize("NFC", folded_path))
+    path = path.partition("?")[0] if "://" in path else path
+    if path.isascii():  # Of most names, and fast.
+        path = path.lower().strip()
+    else:
+        path = unicodedata.normalize("NFD", path).casefold().strip()
+        path = unicodedata.normalize("NFC", path)
+    return re.sub(r"^(\.*/)+", "", path)
 
 
 def equal_count(names: Sequence[str], others: Sequence[str]) -> int:
@@ -114,7 +138,7 @@ class LabelTable(NamedTuple):
 def is_candidate(path: str) -> bool:
     """Whether the file of a name can have labels."""
     name = path.replace("\\", "/").rpartition("/")[2].lower()
-    return not (SUBMISSION.search(name) or SPLIT_FILE.search(name))
+    return not NO_LABELS.search(name)
 
 
 def without_header(table: NamedColumns) -> NamedColumns:
@@ -139,7 +163,7 @@ def find_labels(tables: Sequence[NamedColumns], pictures: PictureNames) -> Label
     main, column = max(usable, key=lambda pair: priority(pair[0]))
     same = [table for table, n in usable if n == column and table.names == main.names]
     # A picture in several lists is in the set of the first one.
-    same.sort(key=lambda table: (not part_of_file(table.path), table.path))
+    same.sort(key=lambda table: (not part_of(table.path), table.path))
     split = next(
         (
             n
@@ -151,15 +175,15 @@ def find_labels(tables: Sequence[NamedColumns], pictures: PictureNames) -> Label
     )
     others = [
         n
-        for n, name in enumerate(main.names)
-        # A column without a name is the index that pandas writes.
-        if n not in (column, split) and name not in ("", "Unnamed: 0")
+        for n in range(len(main.names))
+        if n not in (column, split)
+        if not counts_rows([c for table in same for c in table.columns[n]], len(same))
     ]
     if not others:
         return None
     rows = []
     for table in same:
-        part = part_of_file(table.path)
+        part = part_of(table.path)
         for n, name in enumerate(table.columns[column]):
             row_part = part if split is None else part_of_folder(table.columns[split][n])
             cells = [table.columns[m][n] for m in others]
@@ -168,6 +192,110 @@ def find_labels(tables: Sequence[NamedColumns], pictures: PictureNames) -> Label
     paths = [table.path for table in same]
     other_paths = [table.path for table in tables if table.path not in paths]
     return LabelTable(paths, [main.names[n] for n in others], rows, other_paths)
+
+
+def counts_rows(cells: Sequence[str], table_count: int = 1) -> bool:
+    """Whether a column numbers the rows of each table."""
+    if not all(map(str.isdecimal, cells)):
+        return False
+    jumps = sum(int(b) != int(a) + 1 for a, b in itertools.pairwise(cells))
+    return len(cells) > 1 and jumps < table_count
+
+
+def used_columns(
+    names: Sequence[str],
+    columns: Sequence[Sequence[str]],
+    missing: Collection[str],
+    others: PictureNames,
+    target: str = "",
+    table_count: int = 1,
+) -> tuple[list[int], dict[str, list[str]]]:
+    """The columns that can be features or the target, and the names of the others by the reason.
+
+    Args:
+        missing: Texts in lower case that mean no value.
+        others: The files that are no tables.
+        target: A column to use anyway.
+    """
+    used = []
+    unused: dict[str, list[str]] = {EMPTY: [], NUMBERED: [], FILES: []}
+    for n, (name, cells) in enumerate(zip(names, columns, strict=True)):
+        is_empty = all(cell.casefold() in missing for cell in cells)
+        is_index = (n == 0 and not name) or INDEX_NAME.search(name)
+        if name == target and name:
+            used.append(n)
+        elif is_empty:
+            unused[EMPTY].append(name or f"column {n + 1}")
+        elif is_index and counts_rows(cells, table_count):
+            unused[NUMBERED].append(name or "(index)")
+        elif is_file_name(cells[:: len(cells) // MOST_EXAMINED + 1], others):
+            unused[FILES].append(name or f"column {n + 1}")
+        else:
+            used.append(n)
+    return used, unused
+
+
+def is_file_name(cells: Sequence[str], files: PictureNames) -> bool:
+    """Whether most cells name a file of their own; numbers do not."""
+    names = {cell for cell in cells if not re.fullmatch(r"[\d.,+-]*", cell)}
+    return 2 * len({files.find(name) for name in names} - {""}) > len(cells)
+
+
+def usual_target(names: Sequence[str], test_names: Mapping[str, Sequence[str]]) -> tuple[int, str]:
+    """The column to predict, and why it is not the last one.
+
+    Args:
+        test_names: The columns of the tables for testing, by their path.
+    """
+    for path, other_names in test_names.items():
+        absent = [n for n, name in enumerate(names) if name not in other_names]
+        if len(absent) == 1 and len(other_names) == len(names) - 1:
+            return absent[0], f"Predicted, because {path} lacks it"
+    usual = {name.strip().casefold(): n for n, name in reversed([*enumerate(names)])}
+    last = names[-1].strip().casefold()
+    label = last if last in LABEL_COLUMNS else next((n for n in LABEL_COLUMNS if n in usual), last)
+    return usual[label], "Predicted, because of its name"
+
+
+def parts_of_lists(
+    folder: str, paths: Sequence[str], pictures: PictureNames
+) -> tuple[dict[str, str], list[str]]:
+    """The part of each picture that a list such as train.txt or val.txt names, and the lists.
+
+    CUB-200 has the numbers of its pictures in train_test_split.txt.
+    """
+    parts: dict[str, str] = {}
+    lists = []
+    for path in sorted(paths, key=lambda path: ("trainval" in path.lower(), path)):
+        part = part_of_file(path)
+        if not part or pictures.is_companion(path) or not is_candidate(path):
+            continue
+        lines = lines_of(folder, path)
+        found = [
+            pictures.find(line, part) or pictures.find(re.split(r"[,;\s]", line)[0], part)
+            for line in lines
+        ]
+        if 2 * sum(map(bool, found)) >= len(lines) > 0:
+            lists.append(path)
+            for picture in filter(None, found):
+                parts.setdefault(picture, part)
+    for path in paths:
+        parent = path[: -len("train_test_split.txt")]
+        if path.endswith("train_test_split.txt") and f"{parent}images.txt" in paths:
+            flags = dict(line.split(None, 1) for line in lines_of(folder, path) if " " in line)
+            lists.append(path)
+            for line in lines_of(folder, f"{parent}images.txt"):
+                number, _, name = line.partition(" ")
+                picture = pictures.find(name)
+                if picture and number in flags:
+                    parts[picture] = "training" if flags[number] == "1" else "test"
+    return parts, lists
+
+
+def lines_of(folder: str, path: str) -> list[str]:
+    """The lines of a file that are not empty."""
+    with open(os.path.join(folder, path), encoding="utf-8-sig", errors="replace") as file:
+        return [line.strip() for line in file if line.strip()]
 
 
 def priority(table: NamedColumns) -> tuple[bool, bool, int]:
@@ -183,7 +311,8 @@ def part_of_file(path: str) -> str:
 def picture_column(table: NamedColumns, pictures: PictureNames) -> int | None:
     """The column that names the most pictures, half of its cells or more; None if none does."""
     best, most = None, 0
-    for n, cells in enumerate(table.columns):
+    for n, all_cells in enumerate(table.columns):
+        cells = all_cells[:: len(all_cells) // MOST_EXAMINED + 1]
         matches = [path for path in map(pictures.find, cells) if path]
         if 2 * len(matches) >= len(cells) and len({*matches}) > most:
             best, most = n, len({*matches})
@@ -236,7 +365,7 @@ def are_labels_of_folders(table: LabelTable, class_by_path: Mapping[str, str]) -
     try:
         choose_label(table)
     except ValueError:
-        return not all(CONTAINER.search(name.lower()) for name in folders)
+        return not all(CONTAINER.search(name) for name in folders)
     return False
 
 

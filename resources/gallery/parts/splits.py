@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Hashable, Sequence
 
 PARTS = {
-    "train": "training", "training": "training",
+    "train": "training", "training": "training", "trainval": "training",
     "val": "validation", "valid": "validation", "validation": "validation",
     "test": "test", "testing": "test", "t10k": "test",
     "trn": "training", "tra": "training", "tst": "test", "tes": "test",
@@ -30,12 +30,42 @@ MASK = re.compile(
     r"[ _-](?:masks?|seg|segmentation|gt|groundtruth|label)(?:[ _-]?\d+)?$", re.IGNORECASE
 )
 
+MASK_FOLDER = re.compile(
+    r"(masks?|annot(ation)?s?|labels?|seg(mentation)?s?(class|object)?|gt|ground[ _-]?truths?"
+    r"|trimaps?)$",
+    re.IGNORECASE,
+)
+CONTAINER = re.compile(
+    r"(^|[^a-z])((jpeg)?images?|imgs?|pictures?|photos?|frames?|jpe?g|png|parts?|batch)([^a-z]|$)",
+    re.IGNORECASE,
+)
+"""Words in the name of a folder with pictures of all classes."""
+
 
 def masks_of(paths: Collection[str]) -> list[str]:
-    """The masks of pictures beside them: a_mask.png and a_mask_1.png of a.png or a.jpg."""
-    stems = {os.path.splitext(path)[0] for path in paths}
-    masks = {stem for stem in stems if MASK.search(stem) and MASK.sub("", stem) in stems}
-    return [path for path in paths if os.path.splitext(path)[0] in masks]
+    """The masks of pictures: a_mask.png and a_mask_1.png beside a.jpg, or masks/a.png of images/a.
+
+    In other folders equal names say nothing: of cats/1.jpg and masks/1.jpg each is a sample.
+    """
+    stems = {path: os.path.splitext(path.replace(os.sep, "/"))[0] for path in paths}
+    all_stems = {*stems.values()}
+    folders: dict[str, set[str]] = defaultdict(set)
+    for stem in all_stems:
+        parent, _, name = stem.rpartition("/")
+        folders[name].add(parent.rpartition("/")[2])
+    masks = []
+    for path, stem in stems.items():
+        parent, _, name = stem.rpartition("/")
+        plain_name = MASK.sub("", name)
+        is_beside = plain_name != name and f"{parent}/{plain_name}".lstrip("/") in all_stems
+        has_picture = bool(MASK_FOLDER.search(parent)) and any(
+            part_of(folder) or CONTAINER.search(folder)
+            for folder in folders.get(plain_name, set()) | folders[name]
+            if not MASK_FOLDER.search(folder)
+        )
+        if is_beside or has_picture:
+            masks.append(path)
+    return masks
 
 
 def part_of_folder(name: str) -> str:

@@ -39,6 +39,15 @@ def read_table(
             table = pyarrow.parquet.read_table(path)
         except (OSError, ValueError) as error:
             raise ValueError(f"{file} cannot be read: {error}") from error
+        has_cells = [
+            not (pyarrow.types.is_nested(field.type) or pyarrow.types.is_binary(field.type))
+            for field in table.schema
+        ]
+        other_names = [
+            name for name, is_ in zip(table.column_names, has_cells, strict=True) if not is_
+        ]
+        notes.add("Left out, because they have no numbers or texts", other_names, "column")
+        table = table.drop_columns(other_names)
         cells = [
             ["" if v is None else normalize("NFC", str(v)) for v in table_column.to_pylist()]
             for table_column in table.columns

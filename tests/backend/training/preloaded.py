@@ -7,7 +7,6 @@ it gives its arguments, environment and output to the server, and ends as the ra
 from __future__ import annotations
 
 import contextlib
-import gc
 import importlib
 import json
 import os
@@ -46,9 +45,6 @@ def serve(address: str, strategy: str) -> None:
             importlib.import_module(module)
     lazy_dynamo.postpone()
     rank._import_ahead()
-    # Else each rank that collects garbage copies the pages of all that was imported.
-    gc.collect()
-    gc.freeze()
     listener = socket.socket(socket.AF_UNIX)
     # A process that sees the address may connect at once.
     listener.bind(f"{address}-new")

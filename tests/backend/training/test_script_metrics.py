@@ -503,6 +503,15 @@ def test_two_files_with_one_tag_are_two_curves_named_by_their_files(job_folder: 
     assert metrics.poll() == [Point(3, 0, {"train/loss": 0.1, "acc": 3.0})]
 
 
+@pytest.mark.parametrize("position", ['"epoch": {}, ', ""])
+def test_a_file_for_each_epoch_is_a_point_of_one_curve(job_folder: Path, position: str) -> None:
+    metrics = metrics_of(job_folder)
+    for epoch in (0, 1, 9):
+        text = f'{{{position.format(epoch)}"loss": {1 / (epoch + 1)}}}'
+        (job_folder / f"output/metrics_epoch_{epoch}.json").write_text(text)
+    assert curves_of(metrics.poll()) == {"loss": {1: 1.0, 2: 0.5, 10: 0.1}}
+
+
 def test_two_files_that_say_the_same_are_one_curve(job_folder: Path) -> None:
     metrics, output = metrics_of(job_folder), job_folder / "output"
     csv_with(output, "metrics.csv", "step,loss", "1,0.123456", "2,0.234567")
@@ -526,6 +535,18 @@ def test_two_writers_of_tensorboard_are_two_curves(job_folder: Path) -> None:
             writer.add_scalar("loss", value, 7)
             writer.add_histogram("weights", [1.0, 2.0], 7)
     assert curves_of(metrics.poll()) == {"train/loss": {7: 1.0}, "val/loss": {7: 2.0}}
+
+
+def test_each_tag_of_tensorboard_has_the_steps_of_its_own(job_folder: Path) -> None:
+    metrics = metrics_of(job_folder)
+    with SummaryWriter(str(job_folder / "output/validation")) as writer:
+        for epoch in (0, 1):
+            writer.add_scalar("epoch_loss", 1.0 - epoch / 2, epoch)
+            writer.add_scalar("loss_vs_iterations", 1.0 - epoch / 2, 60 * (epoch + 1))
+    assert curves_of(metrics.poll()) == {
+        "epoch_loss": {0: 1.0, 1: 0.5},
+        "loss_vs_iterations": {60: 1.0, 120: 0.5},
+    }
 
 
 def test_a_value_that_is_read_late_is_drawn_at_its_step(job_folder: Path) -> None:

@@ -270,7 +270,6 @@ def test_the_history_has_each_number_at_its_step_when_it_comes_late_or_gets_anot
     reports.update()
     reports.close(ended_well=True)
     curves = curves_of(folder)
-    assert curves.pop("loss") == {}
     assert curves == {
         "train/loss": {step: float(step) for step in range(9)},
         "val/loss": {4: 0.5},
@@ -279,6 +278,31 @@ def test_the_history_has_each_number_at_its_step_when_it_comes_late_or_gets_anot
     status = last_status(folder)
     assert status is not None
     assert status.metrics == {"train/loss": 8.0, "val/loss": 0.5, "accuracy": 0.75}
+
+
+def test_a_log_that_grows_faster_than_it_is_read_is_read_to_its_end(tmp_path: Path) -> None:
+    reports = reports_of(tmp_path)
+    folder = JobFolder(tmp_path / "job")
+    with folder.rank_log(0).open("w") as log:
+        for step in (1, 2, 3):
+            log.write(f"step {step} loss {step / 10}\n" + "x" * 5_000_000 + "\n")
+    reports.close(ended_well=True)
+    assert curves_of(folder) == {"loss": {1: 0.1, 2: 0.2, 3: 0.3}}
+
+
+def test_the_size_of_what_was_not_read_of_a_log_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script_rank, "_REST_S", 0.0)
+    reports = reports_of(tmp_path)
+    folder = JobFolder(tmp_path / "job")
+    folder.rank_log(0).write_text("step 1 loss 1\n" + ("x" * 1_000 + "\n") * 20_000)
+    reports.close(ended_well=True)
+    status = last_status(folder)
+    assert status is not None
+    assert [alarm.message for alarm in status.alarms] == [
+        "The last 12.0 MB of the log were not read for curves: it is too long."
+    ]
 
 
 @pytest.mark.parametrize(

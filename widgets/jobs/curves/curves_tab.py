@@ -102,13 +102,8 @@ class CurvesTab(QWidget):
         self._title = Label(metric_title(LOSS), "heading")
         self._title.set_tip("Wheel zooms, drag pans, double-click fits", "F")
         head = row(
-            self._title,
-            STRETCH,
-            self._smoothing_label,
-            self._smoothing,
-            self._scale_button,
-            self._axis_choice,
-            save_button,
+            *(self._title, STRETCH, self._smoothing_label, self._smoothing),
+            *(self._scale_button, self._axis_choice, save_button),
         )
         self._problem_label = Label("", "small", "warn", wrap=True)
         self._problem_label.hide()
@@ -140,9 +135,9 @@ class CurvesTab(QWidget):
         self._spare_plots |= self._small_plots
         self._small_plots.clear()
         while len(self._spare_plots) > _MAX_SPARE_PLOTS:
-            oldest = self._spare_plots.pop(next(iter(self._spare_plots)))
-            self._body.remove(oldest)
-            oldest.deleteLater()
+            oldest_plot = self._spare_plots.pop(next(iter(self._spare_plots)))
+            self._body.remove(oldest_plot)
+            oldest_plot.deleteLater()
         self._body.place_plots([])
         self._problem_label.hide()
         self._set_large(LOSS)
@@ -169,6 +164,8 @@ class CurvesTab(QWidget):
         if self._pending_updates and not changed_names:
             return
         drawn_names = dict.fromkeys((*changed_names, *self._choose_large()))
+        for base in self._small_plots.keys() - self._bases():
+            self._spare_plot(base)
         self._place_plots(
             {plot_and_line(name)[0] for name in drawn_names}
             - {self._large_base, *self._small_plots}
@@ -251,7 +248,7 @@ class CurvesTab(QWidget):
         Returns:
             The metrics that must be drawn again.
         """
-        bases = {plot_and_line(name)[0] for name in self._curves.names()} - set(_LAST_BASES)
+        bases = self._bases() - set(_LAST_BASES)
         previous_base = self._large_base
         first_base = min(bases, key=lambda base: (LOSS not in base.lower(), base), default=LOSS)
         fallback_base = previous_base if previous_base in bases else first_base
@@ -266,6 +263,10 @@ class CurvesTab(QWidget):
             for name in self._curves.names()
             if plot_and_line(name)[0] in (large_base, previous_base)
         )
+
+    def _bases(self) -> set[str]:
+        """Return the metrics that have a plot each."""
+        return {plot_and_line(name)[0] for name in self._curves.names()}
 
     def _set_large(self, base: str) -> None:
         if base != self._large_base:

@@ -1,11 +1,13 @@
 """Reads pictures in a folder for each class: rose/1.jpg, tulip/2.jpg.
 
-Folders train, val and test around the folders of the classes are the sets; without them a share
-of each class is drawn for validation. The classes are sorted by name, as torchvision sorts them.
+Folders train, val and test around the folders of the classes are the sets, or else lists such as
+train.txt and test.txt; without them a share of each class is drawn for validation. The classes are
+sorted by name, as torchvision sorts them.
 """
 
 import os
 
+from labels import PictureNames, parts_of_lists
 from notes import Notes
 from picture_set import PictureSet
 from splits import (
@@ -66,6 +68,8 @@ def find_samples(folder: str, notes: Notes) -> list[tuple[str, str, str]]:
     unclassed_paths = [path for path, name, _ in samples if not name]
     notes.add("Left out, because they are in no folder of a class", unclassed_paths, "picture")
     samples = [sample for sample in samples if sample[1]]
+    if not any(part for _, _, part in samples):
+        samples = listed_samples(folder, samples, notes)
     like_sets = sorted(filter(part_of_folder, {name for _, name, _ in samples}))
     notes.add("Read as classes, although they are named like sets", like_sets, "folder")
     class_folders = {"/".join(path.split("/")[: level + 1]) for path, _, _ in samples}
@@ -82,3 +86,20 @@ def find_samples(folder: str, notes: Notes) -> list[tuple[str, str, str]]:
     ]
     notes.add("No class, because they have no picture", sorted(empty_folders), "folder")
     return samples
+
+
+def listed_samples(
+    folder: str, samples: list[tuple[str, str, str]], notes: Notes
+) -> list[tuple[str, str, str]]:
+    """The samples with the parts that lists give them; of lists for training, those in a list."""
+    lists = files(folder, ".txt", ".lst", ".csv")
+    parts, used_lists = parts_of_lists(
+        folder, lists, PictureNames([path for path, _, _ in samples])
+    )
+    notes.add("Read as lists of the sets", used_lists, "file")
+    unlisted = [path for path, _, _ in samples if path not in parts]
+    if "training" not in parts.values():
+        unlisted = []
+    notes.add("Left out, because no list of a set has them", unlisted, "picture")
+    omitted = {*unlisted}
+    return [(path, name, parts.get(path, "")) for path, name, _ in samples if path not in omitted]

@@ -17,6 +17,7 @@ from labels import (
     find_labels,
     is_candidate,
     join_names,
+    parts_of_lists,
     several_labels,
 )
 from notes import Notes
@@ -63,7 +64,7 @@ def find_samples(folder: str, notes: Notes) -> tuple[list[tuple[str, object, str
     masks = {*masks_of(paths)}
     notes.add("Left out, because they are masks of pictures beside them", sorted(masks), "picture")
     paths = [path for path in paths if path not in masks]
-    table = read_labels(folder, PictureNames(paths), notes)
+    table, listed = read_labels(folder, PictureNames(paths), notes)
     label_columns, cells = choose_label(table, TARGET)
     name = join_names(label_columns)
     unused = [column for column in table.names if column not in label_columns]
@@ -73,7 +74,7 @@ def find_samples(folder: str, notes: Notes) -> tuple[list[tuple[str, object, str
         if len(row.pictures) > 1:
             raise ValueError(
                 f"{row.row_label}: “{row.name}” may be {row.pictures[0]} or {row.pictures[1]}; "
-                "write their folders into the table"
+                "write folder and suffix into the table"
             )
         for path in row.pictures:
             earlier_cell = samples.setdefault(path, (cell, row))[0]
@@ -90,12 +91,17 @@ def find_samples(folder: str, notes: Notes) -> tuple[list[tuple[str, object, str
     notes.add("Left out, because their label is missing", blank, "picture")
     labelled = {path: pair for path, pair in samples.items() if path not in {*blank}}
     targets, classes = targets_of([cell for cell, _ in labelled.values()], name, notes)
-    parts = [row.part or part_of(os.path.dirname(path)) for path, (_, row) in labelled.items()]
+    parts = [
+        row.part or listed.get(path) or part_of(os.path.dirname(path))
+        for path, (_, row) in labelled.items()
+    ]
     return [*zip(labelled, targets, parts, strict=True)], classes, name
 
 
-def read_labels(folder: str, pictures: PictureNames, notes: Notes) -> LabelTable:
-    """The rows of the table that names the pictures."""
+def read_labels(
+    folder: str, pictures: PictureNames, notes: Notes
+) -> tuple[LabelTable, dict[str, str]]:
+    """The rows of the table that names the pictures, and the parts of those in lists."""
     table_notes: dict[str, Notes] = {}
     tables, errors, unlabelled = [], {}, []
     for path in files(folder, *TABLE_SUFFIXES):
@@ -112,12 +118,14 @@ def read_labels(folder: str, pictures: PictureNames, notes: Notes) -> LabelTable
     if table is None:
         reason = f": {next(iter(errors.values()))}" if errors else ""
         raise ValueError(f"no table has the names of the pictures and their labels{reason}")
-    unlabelled += table.other_paths
+    listed, lists = parts_of_lists(folder, table.other_paths, pictures)
+    notes.add("Read as lists of the sets", lists, "file")
+    unlabelled += [path for path in table.other_paths if path not in lists]
     for path in table.paths:
         notes.extend(table_notes[path])
     notes.add("Left out, because they are no labels of pictures", unlabelled, "table")
     notes.add("Left out, because they are no complete tables", sorted(errors), "file")
-    return table
+    return table, listed
 
 
 def targets_of(cells: list[str], name: str, notes: Notes) -> tuple[list[object], list[str]]:

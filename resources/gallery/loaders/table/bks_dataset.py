@@ -12,6 +12,7 @@ import re
 import numpy
 import torch
 from cells import MISSING_NUMBERS, MISSING_VALUES, NOT_ALIKE, Format, format_of, like_pairs, sign_of
+from labels import PictureNames, is_candidate, used_columns, usual_target
 from notes import Notes
 from splits import SET_TABLES, TABLE_SUFFIXES, divide, files, part_of
 from tables import join_names, numbered_names, numbers, read_table, target_of
@@ -89,7 +90,7 @@ class Table:
 
     def __init__(self, folder: str) -> None:
         self.notes = Notes()
-        tables = read_folder(folder, self.notes)
+        tables, self.test_names = read_folder(folder, self.notes)
         first_path, self.names, _, _ = tables[0]
         for path, names, _, _ in tables:
             if names != self.names:
@@ -101,7 +102,7 @@ class Table:
         columns = [unmarked([c for cells in parts for c in cells]) for parts in column_parts]
         row_labels = [row_label for table in tables for row_label in table[3]]
         parts = [part_of(path) for path, _, _, row_labels in tables for _ in row_labels]
-        target_column = self.find_target(columns, first_path)
+        target_column = self.find_target(columns, folder, len(tables))
         self.formats = self.formats_of(columns, [*self.feature_columns, target_column])
         kept_rows = self.complete_rows(columns, row_labels, target_column)
         columns = [[column[row] for row in kept_rows] for column in columns]
@@ -160,37 +161,40 @@ class Table:
         self.notes.add("Read as texts, not as missing values", text_values, "value")
         return formats
 
-    def find_target(self, columns: list[list[str]], path: str) -> int:
-        """Choose the columns of features; return the place of the target."""
-        has_values = [
-            any(cell.casefold() not in MISSING_NUMBERS for cell in cells) for cells in columns
-        ]
-        counts_rows = self.names[0] == "" and columns[0] == [
-            str(int(columns[0][0]) + row) if columns[0][0].isdecimal() else ""
-            for row in range(len(columns[0]))
-        ]
-        used_columns = [
-            n
-            for n, has_value in enumerate(has_values)
-            if has_value and not (n == 0 and counts_rows)
-        ]
+    def find_target(self, columns: list[list[str]], folder: str, table_count: int) -> int:
+        """Choose the columns of features; return the index of the target."""
         leave_out = names_in(LEAVE_OUT)
         for name in [*leave_out, *names_in(TEXTS), *([TARGET] if TARGET else [])]:
             if name not in self.names:
                 raise ValueError(f"there is no column “{name}”: there are {join_names(self.names)}")
-        unused = [self.names[n] or "(index)" for n in range(len(columns)) if n not in used_columns]
-        self.notes.add("Left out, because they are empty or count the rows", unused, "column")
-        used_columns = [n for n in used_columns if self.names[n] not in leave_out]
-        if TARGET and self.names.index(TARGET) not in used_columns:
+        used, unused = used_columns(
+            self.names,
+            columns,
+            MISSING_NUMBERS,
+            PictureNames(other_files(folder)),
+            TARGET,
+            table_count,
+        )
+        for reason, names in unused.items():
+            self.notes.add(reason, names, "column")
+        used = [n for n in used if self.names[n] not in leave_out]
+        if TARGET and self.names.index(TARGET) not in used:
             raise ValueError(f"the target column “{TARGET}” is left out, or has no values")
-        if len(used_columns) < 2:
+        if len(used) < 2:
+            notes = [note for note in self.notes if note["item"] == "column"]
+            omissions = "; ".join({f"{n['reason']}: {join_names(n['names'])}" for n in notes})
             raise ValueError(
-                f"{os.path.basename(path)} has {len(used_columns)} column(s) with values, but "
-                "features and "
-                "a target need two or more; check what is between columns"
+                f"the table has {len(used)} column(s) with values, but features and a target need "
+                f"two or more; {omissions or 'check what is between columns'}"
             )
-        target_column = self.names.index(TARGET) if TARGET else used_columns[-1]
-        self.feature_columns = [n for n in used_columns if n != target_column]
+        target_column, reason = usual_target(self.names, self.test_names)
+        if TARGET:
+            target_column = self.names.index(TARGET)
+        elif target_column not in used:
+            target_column = used[-1]
+        elif target_column != used[-1]:
+            self.notes.add(reason, [self.names[target_column]], "column")
+        self.feature_columns = [n for n in used if n != target_column]
         return target_column
 
     def complete_rows(
@@ -299,15 +303,20 @@ def encode(encoders: list[Encoder], columns: list[list[str]]) -> numpy.ndarray:
 
 def read_folder(
     folder: str, notes: Notes
-) -> list[tuple[str, list[str], list[list[str]], list[str]]]:
-    """The tables with the same columns, those for training first: path and what is in it."""
+) -> tuple[list[tuple[str, list[str], list[list[str]], list[str]]], dict[str, list[str]]]:
+    """The tables with the same columns, those for training first: path and what is in it.
+
+    Also the columns of tables for testing that are not used, by their path.
+    """
     paths = [path for path in files(folder, *TABLE_SUFFIXES) if not OTHER_FILE.search(path)]
+    samples = [path for path in paths if not is_candidate(path)]
+    samples = samples if len(samples) < len(paths) else []
+    notes.add("Left out, because they are samples or no data", samples, "file")
+    paths = [path for path in paths if path not in samples]
     paths = [path for path in paths if ".txt" not in path.lower()] or paths
     if not paths:
         raise ValueError("the dataset has no CSV, TSV or Parquet file; this loader reads tables")
-    others = [path for path in files(folder, "") if not path.lower().endswith(TABLE_SUFFIXES)]
-    others = [path for path in others if not OTHER_FILE.search(path)]
-    notes.add("Left out, because of their suffix", others, "file")
+    notes.add("Left out, because of their suffix", other_files(folder), "file")
     training = [path for path in paths if part_of(path) == "training"]
     validation_paths = [path for path in paths if part_of(path) in ("validation", "test")]
     training = (
@@ -317,7 +326,10 @@ def read_folder(
         (path, *read_table(os.path.join(folder, path), notes, DELIMITER, HEADER))
         for path in training
     ]
-    other_paths, broken_paths = [], []
+    unnamed = [path for path in paths if path not in (*training, *validation_paths)]
+    notes.add("Left out, because others are named for training", unnamed, "file")
+    test_names: dict[str, list[str]] = {}
+    broken_paths = []
     names = tables[0][1]
     for path in validation_paths if validation_paths != training else []:
         table_notes = Notes()
@@ -335,10 +347,16 @@ def read_folder(
             tables.append((path, *content))
             notes.extend(table_notes)
         else:
-            other_paths.append(path)
-    notes.add("Left out, because they have other columns", other_paths, "file")
+            test_names[path] = content[0]
+    notes.add("Left out, because they have other columns", [*test_names], "file")
     notes.add("Left out, because they are no complete tables", broken_paths, "file")
-    return tables
+    return tables, test_names
+
+
+def other_files(folder: str) -> list[str]:
+    """The files that are no tables."""
+    paths = [path for path in files(folder, "") if not path.lower().endswith(TABLE_SUFFIXES)]
+    return [path for path in paths if not OTHER_FILE.search(path)]
 
 
 def unmarked(cells: list[str]) -> list[str]:

@@ -85,6 +85,8 @@ def parts_by_name(folder: str) -> dict[str, str]:
 def read_annotation(folder: str, path: str, part: str, pictures: PictureNames) -> Sample | None:
     try:
         root = ElementTree.parse(os.path.join(folder, path)).getroot()
+        if root.tag == "annotations":
+            raise ValueError("it has CVAT's form; export the task as “Pascal VOC” or “COCO”")
         if root.tag != "annotation":
             return None
         boxes, names, difficult = [], [], []

@@ -2,14 +2,15 @@
 
 The file of images/train/1.jpg is labels/train/1.txt or 1.txt beside it. A line is one object: its
 class, then the middle, width and height of its box, or the corners of its outline, as shares of the
-picture's sides. The names of the classes are in a YAML file, in classes.txt or in a .names file.
+picture's sides. Lists such as train.txt and val.txt, or else folders are the sets. The names of the
+classes are in a YAML file, in classes.txt or in a .names file.
 """
 
 import os
 import re
 
 from boxes import Boxes, Sample
-from labels import comparable
+from labels import PictureNames, comparable, parts_of_lists
 from notes import Notes
 from splits import PICTURES, files, part_of
 
@@ -56,8 +57,11 @@ class UserValDataset(UserDataset):
 def find_samples(folder: str, notes: Notes) -> tuple[list[Sample], list[str]]:
     """The pictures with their boxes, and the names of the classes."""
     labels = {comparable(path): path for path in files(folder, ".txt")}
+    pictures = files(folder, *PICTURES)
+    parts, lists = parts_of_lists(folder, files(folder, ".txt"), PictureNames(pictures))
+    notes.add("Read as lists of the sets", lists, "file")
     samples, outlines, used_labels = [], [], set()
-    for path in files(folder, *PICTURES):
+    for path in pictures:
         sibling_label = comparable(f"{os.path.splitext(path)[0]}.txt")
         names = [re.sub(r"(^|/)images/", r"\1labels/", sibling_label), sibling_label]
         label = next((labels[name] for name in names if name in labels), None)
@@ -65,7 +69,8 @@ def find_samples(folder: str, notes: Notes) -> tuple[list[Sample], list[str]]:
             boxes, numbers, outline_count = read_labels(os.path.join(folder, label))
             used_labels.add(label)
             outlines += [label] * outline_count
-            samples.append(Sample(path, part_of(os.path.dirname(path)), boxes, numbers, (1, 1)))
+            part = parts.get(path) or part_of(os.path.dirname(path))
+            samples.append(Sample(path, part, boxes, numbers, (1, 1)))
     if not samples:
         raise ValueError("the dataset has no text file with boxes that is named like a picture")
     notes.add("Read as the box around an outline", outlines, "object")

@@ -24,6 +24,8 @@ from backend.records.jobs.history import (
     encode,
 )
 
+STAMP = "2026-11-21T07:00:01.000000Z"
+
 
 def block(
     first: int,
@@ -77,9 +79,8 @@ def test_a_block_that_says_so_replaces_the_steps_from_its_first_on(
 ) -> None:
     path = tmp_path / "history.toml"
     values = [float(step) for step in range(first, 4)]
-    stamp = "2026-11-21T07:00:01.000000Z"
     old = block(1, [9.0]) + block(2, [9.0, 9.0], run=2)
-    repeated_block = encode(Block("TRAINING", 2, 1, 1, first, stamp, {"loss": values}, message))
+    repeated_block = encode(Block("TRAINING", 2, 1, 1, first, STAMP, {"loss": values}, message))
     path.write_bytes(old + repeated_block if in_one_write else old)
     update, cursor = read_history(path)
     if not in_one_write:
@@ -89,6 +90,22 @@ def test_a_block_that_says_so_replaces_the_steps_from_its_first_on(
     assert list(update.steps) == steps
     assert list(update.metrics["loss"])[first - 1 :] == values
     assert update.run_starts == starts
+
+
+@pytest.mark.parametrize("in_one_write", [True, False])
+def test_a_metric_of_which_every_step_was_replaced_is_gone(
+    tmp_path: Path, in_one_write: bool
+) -> None:
+    path = tmp_path / "history.toml"
+    old = encode(Block("TRAINING", 1, 1, 2, 1, STAMP, {"loss": [2.0, 1.0], "bad": [math.nan] * 2}))
+    names = {"fold 1/loss": [2.0, 1.0], "bad": [math.nan] * 2}
+    renamed = encode(Block("TRAINING", 1, 1, 2, 1, STAMP, names, REPLACES))
+    path.write_bytes(old + renamed if in_one_write else old)
+    update, cursor = read_history(path)
+    if not in_one_write:
+        path.write_bytes(old + renamed)
+        update = join_updates(update, read_history(path, cursor)[0])
+    assert {*update.metrics} == {*names}
 
 
 def test_a_missing_file_is_an_empty_history(tmp_path: Path) -> None:

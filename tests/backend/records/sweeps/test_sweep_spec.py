@@ -215,6 +215,7 @@ def test_values_are_typed_as_a_list_or_as_a_range(path: str, text: str, shown_te
         ("optimizer.lr", "1e-4...1e-1:4", "has three dots; a range has two, as in 1..4."),
         ("arguments.lr", "0...5", "has three dots; a range has two"),
         ("optimizer.lr", "1e-4:1e-1:4", "is not a number; write a range as 1e-4..0.1:4."),
+        ("batch_size", "16..17:5", "batch_size: has 5 steps, and only 2 whole numbers for them."),
         ("batch_size", "16-64", "16-64 is not a number; write a range as"),
     ],
 )

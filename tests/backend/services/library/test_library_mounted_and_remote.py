@@ -69,7 +69,8 @@ def test_a_loader_is_suggested_by_the_first_bytes_of_the_files(site: DataSite) -
     services.library.import_item(Kind.DATASET, source, "iris")
     suggestion = site.desktop().gallery.suggest("iris")
     assert suggestion is not None
-    assert suggestion.message == "This looks like a table: iris.csv with 3 columns."
+    message = "This looks like a table: iris.csv with 3 columns; predicted is kind."
+    assert suggestion.message == message
     assert suggestion.data_sizes == {"features": 2, "classes": 2}
     item = services.gallery.add(suggestion.entry, suggestion.settings, "iris")
     assert item.reference == "iris@1"

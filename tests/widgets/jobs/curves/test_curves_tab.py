@@ -192,6 +192,16 @@ def test_a_job_without_loss_has_another_metric_large_until_a_loss_comes(qtbot, o
     assert plot_state() == ("Loss", 0, set())
 
 
+def test_a_curve_that_has_another_name_since_leaves_no_empty_plot(qtbot):
+    tab = CurvesTab(JobActions())
+    qtbot.addWidget(tab)
+    tab.append(history(1, loss=1.0, reward=9.5))
+    renamed = history(1, **{"fold 1/loss": 1.0, "fold 1/reward": 9.5})
+    tab.append(replace(renamed, drop_from=1))
+    QApplication.processEvents()
+    assert {find_only(LargePlot, tab).title, *small_plots(tab)} == {"Fold 1/loss", "Fold 1/reward"}
+
+
 @pytest.mark.parametrize("axis", ["step", "epoch", "time", "clock"])
 def test_marks_go_with_the_axis(tab, axis):
     tab.show_checkpoints((checkpoint(50),))
@@ -243,18 +253,21 @@ def test_staleness_is_one_plot_with_three_named_lines(tab):
 
 
 def test_logarithmic_axes_reach_every_plot_of_the_page(tab, qtbot):
-    tab.append(accuracy(0.5))
-    panels = tab.findChildren(CurvePanel)
-    assert len(panels) > 2
+    tab.append(replace(accuracy(0.5), drop_from=None))
+
+    def panels():
+        return [panel for panel in tab.findChildren(CurvePanel) if panel.isVisibleTo(tab)]
+
+    assert len(panels()) > 2
     tab.toggle_log_y()
     tab.toggle_log_x()
-    qtbot.waitUntil(lambda: all(panel.log_y and panel.log_x for panel in panels))
+    qtbot.waitUntil(lambda: all(panel.log_y and panel.log_x for panel in panels()))
     tab.append(HistoryUpdate([61], [7], [61.0], {"dice": [0.5]}, (), None, (), 1.7e9, [6.1]))
     qtbot.waitUntil(lambda: "Dice" in small_plots(tab))
     assert small_plots(tab)["Dice"].panel.log_y, "what comes later, too"
     pick(find_only(SegmentedControl, tab), "clock")
-    qtbot.waitUntil(lambda: not any(panel.log_x for panel in tab.findChildren(CurvePanel)))
-    assert all(panel.log_y for panel in tab.findChildren(CurvePanel))
+    qtbot.waitUntil(lambda: not any(panel.log_x for panel in panels()))
+    assert all(panel.log_y for panel in panels())
 
 
 def test_every_plot_reads_its_value_where_the_pointer_is(tab, qtbot):

@@ -1,0 +1,125 @@
+"""Which tables are the sets, and which columns the loader of tables uses."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from backend.records.base.cells import NOT_ALIKE
+from tests.gallery.datasets import files, open_data
+from tests.gallery.test_table_loader import FLOWERS, flowers, rows
+
+ROWS = [(n + 5, n % 2, n * n, "xyz"[n % 3]) for n in range(12)]
+
+
+def numbered(header: str, *columns: int, count: int = 12) -> str:
+    lines = [",".join(str(row[n]) for n in columns) for row in ROWS[:count]]
+    return "\n".join([header, *lines]) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "features", "reason"),
+    [
+        ({"train.csv": numbered("Id,Survived,size,kind", 0, 1, 2, 3),
+          "test.csv": numbered("Id,size,kind", 0, 2, 3)},
+         ["size", "kind = x", "kind = y", "kind = z"], "Predicted, because test.csv lacks it"),
+        ({"train.csv": numbered("Label,size,label2", 1, 2, 2)}, ["size", "label2"],
+         "Predicted, because of its name"),
+        ({"a.csv": numbered("size,class,height", 2, 1, 2)}, ["size", "height"],
+         "Predicted, because of its name"),
+        ({"a.csv": numbered("label,size,target", 2, 2, 1)}, ["label", "size"], ""),
+        ({"a.csv": numbered("size,height,group", 2, 2, 1)}, ["size", "height"], ""),
+        ({"train.csv": numbered("size,height,group", 2, 2, 1),
+          "test.csv": numbered("size,height,group", 2, 2, 1)}, ["size", "height"], ""),
+    ],
+)  # fmt: skip
+def test_the_column_to_predict_is_shown_by_the_test_file_or_a_name(
+    tmp_path: Path, content: dict[str, str], features: list[str], reason: str
+) -> None:
+    training = open_data("table", files(tmp_path / "d", **content), tmp_path).training
+    assert [name for name, _, _ in training.value_columns["data"]] == features
+    assert training.classes == ["0", "1"]
+    reasons = {note["reason"] for note in training.reading_notes}
+    assert {text for text in reasons if text.startswith("Predicted")} == {reason} - {""}
+
+
+@pytest.mark.parametrize(
+    ("header", "is_index"),
+    [("Id", True), ("PassengerId", True), ("customer_id", True), ("", True), ("No", True),
+     ("index", True), ("Unnamed: 0", True), ("acid", False), ("humid", False), ("year", False)],
+)  # fmt: skip
+def test_a_column_that_counts_the_rows_is_left_out(
+    tmp_path: Path, header: str, is_index: bool
+) -> None:
+    table = numbered(f"{header},size,kind", 0, 2, 1)
+    content = {"train.csv": table, "val.csv": numbered(f"{header},size,kind", 0, 2, 1, count=6)}
+    training = open_data("table", files(tmp_path / "d", **content), tmp_path).training
+    names = [name for name, _, _ in training.value_columns["data"]]
+    assert names == (["size"] if is_index else [header, "size"])
+    reasons = [note["reason"] for note in training.reading_notes]
+    assert ("Left out, because they count the rows" in reasons) is is_index
+
+
+def test_numbers_that_do_not_count_are_features_whatever_their_name(tmp_path: Path) -> None:
+    folder = files(tmp_path / "d", **{"t.csv": numbered("id,size,kind", 2, 2, 1)})
+    training = open_data("table", folder, tmp_path).training
+    assert [name for name, _, _ in training.value_columns["data"]] == ["id", "size"]
+
+
+def test_names_of_files_are_no_features_and_unused_tables_are_counted(tmp_path: Path) -> None:
+    lines = "".join(f"a{n}.wav,{n * n},{n % 2}\n" for n in range(6))
+    content = {f"audio/{name}.wav": "RIFF" for n in range(6) for name in (f"a{n}", str(n * n))}
+    content |= {"meta/train.csv": f"file,size,kind\n{lines}", "more.csv": "a,b\n1,2\n",
+                "sample_submission.csv": "id,kind\n1,0\n"}  # fmt: skip
+    training = open_data("table", files(tmp_path / "d", **content), tmp_path).training
+    assert [name for name, _, _ in training.value_columns["data"]] == ["size"]
+    notes = {note["reason"]: note["names"] for note in training.reading_notes}
+    assert notes["Left out, because they name files that are not read"] == ["file"]
+    assert notes["Left out, because others are named for training"] == ["more.csv"]
+    assert notes["Left out, because they are samples or no data"] == ["sample_submission.csv"]
+
+
+@pytest.mark.parametrize(
+    ("training", "test"),
+    [("adult.data", "adult.test"), ("digits.tra", "digits.tes"), ("a.trn", "a.tst"),
+     ("a.train", "a.val"), ("a.train.gz", "a.test.gz")],
+)  # fmt: skip
+def test_suffixes_are_the_sets_and_a_dot_makes_no_class(
+    tmp_path: Path, training: str, test: str
+) -> None:
+    """As in UCI's adult.test: a comment above, and a dot behind each class."""
+    lines = [f"{n * n}, {n}, {'<=50K' if n % 3 else '>50K'}" for n in range(9)]
+    content = {
+        training: "\n".join(lines).encode() + b"\n\n",
+        test: ("|1x3 Cross validator\n" + ".\n".join(lines[:6]) + ".\n\n").encode(),
+    }
+    content = {k: gzip.compress(v) if k.endswith("gz") else v for k, v in content.items()}
+    datasets = open_data("table", files(tmp_path / "d", **content), tmp_path)
+    assert [len(data) for data in datasets] == [9, 6]
+    assert datasets.training.classes == ["<=50K", ">50K"]
+    notes = {note["reason"]: note["count"] for note in datasets.training.reading_notes}
+    assert notes == {
+        "Read as one class, because only capitals, blanks or a dot at the end differ": 2,
+        "Left out, because they are titles above the table": 1,
+    }
+
+
+def test_a_file_with_the_suffix_of_a_set_need_not_be_a_table(tmp_path: Path) -> None:
+    folder = files(tmp_path / "d", **{"a.csv": flowers(), "unit.test": "assert x(1, 2)\nend\n"})
+    datasets = open_data("table", folder, tmp_path)
+    assert len(rows(datasets)) == len(FLOWERS)
+    assert "unit.test" in str(datasets.training.reading_notes)
+
+
+def test_texts_that_differ_in_capitals_or_blanks_only_are_noted(tmp_path: Path) -> None:
+    cells = ["Y", "y", "New  York", "New York", "K\u00e4se", "Ka\u0308se"]
+    lines = "".join(f"{n},{cell},{'Aa'[n % 2]}\n" for n, cell in enumerate(cells))
+    datasets = open_data("table", files(tmp_path / "d", **{"t.csv": f"a,b,c\n{lines}"}), tmp_path)
+    names = [name for name, _, _ in datasets.training.value_columns["data"]]
+    assert names == ["a", "b = Käse", "b = New  York", "b = New York", "b = Y", "b = y"]
+    notes = [
+        note["names"] for note in datasets.training.reading_notes if note["reason"] == NOT_ALIKE
+    ]
+    assert notes == [["New  York and New York in b", "Y and y in b"], ["A and a"]]
