@@ -44,12 +44,12 @@ class _Document(QTextDocument):
 
 def keep_headings(document: QTextDocument, writer: QPdfWriter) -> None:
     """Let each heading that would stand alone at the end of a page begin the next page."""
-    while (stranded := stranded_heading(document, writer)) is not None:
-        block_format = stranded.blockFormat()
+    while (heading := stranded_heading(document, writer)) is not None:
+        block_format = heading.blockFormat()
         if block_format.pageBreakPolicy() == _BREAK:
             return  # Its content is longer than a page.
         block_format.setPageBreakPolicy(_BREAK)
-        QTextCursor(stranded).setBlockFormat(block_format)
+        QTextCursor(heading).setBlockFormat(block_format)
 
 
 def stranded_heading(document: QTextDocument, writer: QPdfWriter) -> QTextBlock | None:
@@ -71,10 +71,10 @@ def stranded_heading(document: QTextDocument, writer: QPdfWriter) -> QTextBlock 
         while content.isValid() and content.blockFormat().headingLevel():
             content = content.next()
         if content != heading and content.isValid():
-            following = content.next()
-            is_table = following.isValid() and QTextCursor(following).currentTable() is not None
-            if is_table or following.text()[:1] == _OBJECT:
-                content = following
+            next_block = content.next()
+            is_table = next_block.isValid() and QTextCursor(next_block).currentTable() is not None
+            if is_table or next_block.text()[:1] == _OBJECT:
+                content = next_block
             if _page_of(heading, pages) != _page_of(content, pages):
                 return document.findBlockByNumber(heading.blockNumber())
         block = content.next() if content == heading else content

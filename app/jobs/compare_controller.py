@@ -147,8 +147,11 @@ class CompareController(Controller):
         for view in listing.views:
             job = self._compared_jobs.get(view.id)
             state = view.state, view.run, view.name
-            old = None if job is None else job.view
-            if job is not None and (old is None or state != (old.state, old.run, old.name)):
+            compared_view = None if job is None else job.view
+            if job is not None and (
+                compared_view is None
+                or state != (compared_view.state, compared_view.run, compared_view.name)
+            ):
                 self._poll(job)
         self._see_siblings(listing)
 

@@ -33,8 +33,8 @@ _MIN_STEPS = 20
 def training_of(model: str, models: Sequence[LibraryItem]) -> dict[str, Any]:
     """Return the settings that a model brings, by its name or reference, the newest first."""
     items = (item for item in models if model in (item.name, item.reference))
-    newest = next(items, None)
-    model_settings = newest.details.get(TRAINING_DETAIL) if newest is not None else None
+    newest_model = next(items, None)
+    model_settings = newest_model.details.get(TRAINING_DETAIL) if newest_model is not None else None
     return {**DEFAULT_TRAINING, **(model_settings or {})}
 
 
@@ -151,5 +151,5 @@ def _latest_parts(
     new_items = [item for item in new_items if seconds(item.created) > latest_created_s]
     if not new_items:
         return latest_parts
-    newest = max(new_items, key=lambda item: (item.kind is Kind.DATASET, seconds(item.created)))
-    return {newest.kind.value: newest.name}
+    new_item = max(new_items, key=lambda item: (item.kind is Kind.DATASET, seconds(item.created)))
+    return {new_item.kind.value: new_item.name}

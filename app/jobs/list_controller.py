@@ -129,10 +129,10 @@ class ListController(QObject):
     def _show_changes(
         self, is_listing: bool, update: tuple[tuple[int, ...], bool, Uses | None]
     ) -> None:
-        changed_slots, order_changed, uses = update
+        changed_slots, order_changed, use_counts = update
         self._page.repaint_slots(changed_slots)
-        if uses is not None:
-            self.uses_changed.emit(uses)
+        if use_counts is not None:
+            self.uses_changed.emit(use_counts)
         if order_changed or (is_listing and (changed_slots or not self._query_numbers)):
             self._find(self._page.queries)
 

@@ -31,10 +31,10 @@ class Onboarding(QObject):
         strip.steps["node"].clicked.connect(add_node)
 
     @Slot(object)
-    def see_uses(self, uses: Mapping[tuple[str, str], int]) -> None:
+    def see_uses(self, use_counts: Mapping[tuple[str, str], int]) -> None:
         """Take the versions that jobs use, as `ListController.used` reports them."""
         used_names = {
-            reference.partition("@")[0] for (_, reference), count in uses.items() if count
+            reference.partition("@")[0] for (_, reference), count in use_counts.items() if count
         }
         self._uses_only_example = used_names == {NAME}
         self._show()

@@ -108,8 +108,8 @@ class QueueController(Controller):
     def _move(self, job_id: str, before_id: str, after_id: str) -> None:
         self._run(self._service.reorder, job_id, before_id=before_id, after_id=after_id)
 
-    def _pause(self, paused: bool) -> None:
-        work = self._service.pause if paused else self._service.resume
+    def _pause(self, is_paused: bool) -> None:
+        work = self._service.pause if is_paused else self._service.resume
         self.serve(_QUEUE, work, partial(self._show, is_immediate=True))
 
     def _run(

@@ -83,7 +83,7 @@ class StartController(Controller):
         progress = self._progresses[request.job_id] = self._runner.progress(
             lambda _share, step: request.show_busy(formats.with_ellipsis(step))
         )
-        progress.asks = True
+        progress.can_ask = True
         request.show_busy("Starting…")
 
         def finish() -> None:
@@ -198,7 +198,7 @@ class PreflightSession(Controller):
 
         def run_checks(progress: Progress) -> Preflight:
             if previous_preflight is None or set(previous_preflight.nodes).issubset(nodes):
-                return service.run(config, job_id, cancelled=lambda: progress.is_cancelled)
+                return service.run(config, job_id, is_cancelled=lambda: progress.is_cancelled)
             return service.check_again(
                 config, previous_preflight, nodes, job_id, lambda: progress.is_cancelled
             )
@@ -377,5 +377,5 @@ class PreflightSession(Controller):
 
 def _step_of(set_up: SetUp) -> str:
     """Return ``gpu12: Horovod``."""
-    running = [step.title for step in set_up.steps if step.state is StepState.RUNNING]
-    return f"{set_up.node}: {running[0] if running else 'Setting up'}"
+    running_steps = [step.title for step in set_up.steps if step.state is StepState.RUNNING]
+    return f"{set_up.node}: {running_steps[0] if running_steps else 'Setting up'}"

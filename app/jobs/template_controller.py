@@ -133,14 +133,14 @@ class TemplateController(DialogController[LoadDialog | Question]):
         )
         self.open(dialog)
 
-    def _save_template(self, draft: JobDraft, name: str, replaces: bool) -> None:
+    def _save_template(self, draft: JobDraft, name: str, may_replace: bool) -> None:
         def confirm(template: Template) -> None:
             self._last_name = template.name
             self._runner.notify(f"Saved the template “{template.name}”")
             self.refresh()
 
         raw = sweep_file(draft.sweep)
-        save = partial(self._templates.save, name, raw, overwrite=replaces)
+        save = partial(self._templates.save, name, raw, overwrite=may_replace)
         self.serve(_QUEUE, save, confirm, self._form.show_error)
 
     @Slot(str, str)

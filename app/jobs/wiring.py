@@ -113,48 +113,16 @@ def wire(
     trash.undoable.connect(lambda text, tag: window.toast.show_message(text, undo_tag=tag))
     window.toast.undone.connect(trash.undo)
 
-    def show_live() -> None:
-        live_views = tuple(
-            sorted(poller.live_views(), key=lambda view: (view.status.started_at, view.id))
-        )
-        side_bar.show_live(live_views)
-        frame.tray.show_live(live_views)
-
-    live_refresh = Throttle(LIVE_INTERVAL_MS, show_live, parent)
-
-    def show_jobs(views: tuple[JobView, ...]) -> None:
-        side_bar.show_error("")
-        frame.see_jobs(views)
-        pages.nodes.show_jobs(views)
-        pages.form.show_jobs(views)
-        live_refresh.request()
-
-    def show_update(update: RunUpdate) -> None:
-        frame.see_jobs((update.view,))
-        page.show_update(update)
-        live_refresh.request()
-
-    def show_unreadable(job_id: str, message: str) -> None:
-        if job_id == page.open_id and page.open_view is None:
-            page.show_open_error(job_id, message)
-            if not page.shows_unreadable:
-                window.toast.show_message(message)
-
-    def refresh() -> None:
-        poller.poll()
-        poller.poll_list()
-
-    poller.all_listed.connect(lists.take_listing)
-    poller.all_listed.connect(frame.bell.see_listing)
-    poller.jobs_listed.connect(show_jobs)
+    file_export = FileExport(services.comparison, runner, window, parent)
+    compare = CompareController(
+        services.comparison, runner, pages.compare, file_export, lists.find_rows, parent
+    )
+    controllers = JobControllers(
+        *(poller, jobs, lists, bundles, compare, file_export, onboarding, checkpoint_drag),
+        _live_refresh(poller, pages, frame, parent),
+    )
+    _wire_poller(controllers, pages, frame)
     poller.jobs_listed.connect(queue.show_jobs)
-    poller.updated.connect(show_update)
-    poller.updated.connect(bundles.compare_replay)
-    poller.job_failed.connect(page.detail.show_read_error)
-    poller.job_failed.connect(show_unreadable)
-    poller.list_failed.connect(side_bar.show_error)
-    poller.list_failed.connect(page.show_error)
-    window.refresh_requested.connect(refresh)
     lists.count_changed.connect(partial(side_bar.set_count, "jobs"))
     lists.uses_changed.connect(onboarding.see_uses)
     queue.queue_shown.connect(side_bar.show_queue)
@@ -166,10 +134,6 @@ def wire(
     studies.study_queued.connect(lambda _sweep: window.open_page("jobs"))
     actions.add_handler(job_actions.SHOW_NODE, pages.open_node)
     actions.add_handler(job_actions.SHOW_PROCESSES, pages.show_processes)
-    file_export = FileExport(services.comparison, runner, window, parent)
-    compare = CompareController(
-        services.comparison, runner, pages.compare, file_export, lists.find_rows, parent
-    )
     _wire_compare(pages, compare, file_export)
     poller.all_listed.connect(compare.see_listing)
     frame.command_search.add_action(compare.csv_action)
@@ -181,17 +145,60 @@ def wire(
     compare.start()
     poller.start()
     page.begin_reading()
-    return JobControllers(
-        poller,
-        jobs,
-        lists,
-        bundles,
-        compare,
-        file_export,
-        onboarding,
-        checkpoint_drag,
-        live_refresh,
-    )
+    return controllers
+
+
+def _live_refresh(
+    poller: StatusPoller, pages: Pages, frame: FrameController, parent: QObject
+) -> Throttle:
+    """Return the timer that shows the live jobs in the side bar and the tray."""
+
+    def show_live() -> None:
+        live_views = tuple(
+            sorted(poller.live_views(), key=lambda view: (view.status.started_at, view.id))
+        )
+        pages.window.side_bar.show_live(live_views)
+        frame.tray.show_live(live_views)
+
+    return Throttle(LIVE_INTERVAL_MS, show_live, parent)
+
+
+def _wire_poller(controllers: JobControllers, pages: Pages, frame: FrameController) -> None:
+    """Show what the poller reads."""
+    poller, window, page = controllers.poller, pages.window, pages.jobs
+
+    def show_jobs(views: tuple[JobView, ...]) -> None:
+        window.side_bar.show_error("")
+        frame.see_jobs(views)
+        pages.nodes.show_jobs(views)
+        pages.form.show_jobs(views)
+        controllers.live_refresh.request()
+
+    def show_update(update: RunUpdate) -> None:
+        frame.see_jobs((update.view,))
+        page.show_update(update)
+        controllers.live_refresh.request()
+
+    def show_unreadable(job_id: str, message: str) -> None:
+        if job_id == page.open_id and page.open_view is None:
+            page.show_open_error(job_id, message)
+            if not page.shows_unreadable:
+                window.toast.show_message(message)
+
+    def refresh() -> None:
+        poller.poll()
+        poller.poll_list()
+
+    poller.all_listed.connect(controllers.lists.take_listing)
+    poller.all_listed.connect(frame.bell.see_listing)
+    poller.jobs_listed.connect(show_jobs)
+    poller.updated.connect(show_update)
+    poller.updated.connect(controllers.bundles.compare_replay)
+    poller.job_failed.connect(page.detail.show_read_error)
+    poller.job_failed.connect(show_unreadable)
+    poller.list_failed.connect(window.side_bar.show_error)
+    poller.list_failed.connect(page.show_error)
+    window.refresh_requested.connect(refresh)
 
 
 def _wire_compare(pages: Pages, compare: CompareController, file_export: FileExport) -> None:

@@ -127,11 +127,11 @@ class LibraryController(DialogController[ImportDialog]):
         self._runner.run("library", read, lambda result: self._take_items(*result), show_error)
 
     @Slot(object)
-    def show_uses(self, uses: Mapping[tuple[str, str], int]) -> None:
+    def show_uses(self, use_counts: Mapping[tuple[str, str], int]) -> None:
         """Take the number of jobs by version and role, by the key in the job file."""
         for kind, page in self._pages.items():
             counts: dict[str, int] = {}
-            for (key, reference), count in uses.items():
+            for (key, reference), count in use_counts.items():
                 if kind.value in key:
                     counts[reference] = counts.get(reference, 0) + count
             page.detail.show_jobs(counts)
@@ -408,10 +408,10 @@ class LibraryController(DialogController[ImportDialog]):
 
         self.serve("library", read, show, partial(detail.show_files_error, reference))
 
-    def _read_changes(self, kind: Kind, newer: str, older: str) -> None:
+    def _read_changes(self, kind: Kind, newer_version: str, older_version: str) -> None:
         versions = self._pages[kind].detail.versions
-        read = partial(self._library.changes, kind, newer, older)
-        show_error = partial(versions.show_changes_error, newer, older)
+        read = partial(self._library.changes, kind, newer_version, older_version)
+        show_error = partial(versions.show_changes_error, newer_version, older_version)
         self.serve("library", read, versions.show_changes, show_error)
 
     def _read_text(self, kind: Kind, reference: str, path: str) -> None:

@@ -34,7 +34,9 @@ class ScanController(Controller):
         super().__init__(runner, parent)
         self._scans = scans
         self._scan_request = LatestRequest(runner)
-        self._reads: defaultdict[str, LatestRequest] = defaultdict(partial(LatestRequest, runner))
+        self._requests: defaultdict[str, LatestRequest] = defaultdict(
+            partial(LatestRequest, runner)
+        )
         dataset_detail = pages[Kind.DATASET].detail
         view = dataset_detail.results.scan
         view.scan_requested.connect(partial(self._scan, dataset_detail))
@@ -86,7 +88,7 @@ class ScanController(Controller):
         show_error: Callable[[str], None],
     ) -> None:
         """Read samples; an earlier request in this queue is cancelled."""
-        self._reads[queue_name].run(
+        self._requests[queue_name].run(
             queue_name,
             lambda progress: self._scans.page(trial.dataset, trial.loader, request, progress),
             show,

@@ -73,11 +73,6 @@ def wire(
         else:
             controller.import_dropped(Path(path))
 
-    def find_items(kind: Kind, _text: str) -> Iterator[PaletteEntry]:
-        icon = PAGE_ICONS[PAGE_KEYS[kind]]
-        for name in dict.fromkeys(item.name for item in controller.items(kind)):
-            yield PaletteEntry(kind.value, name, name, kind.value, icon)
-
     gallery.plan_requested.connect(depth.plan)
     controller.changed.connect(show_items)
     controller.job_requested.connect(drafts.new_job_with)
@@ -89,22 +84,29 @@ def wire(
     jobs.lists.uses_changed.connect(controller.show_uses)
     window.dropped.connect(open_dropped)
     window.refresh_requested.connect(controller.refresh)
-    welcome_page = pages.jobs.welcome_page
-    for kind, button in (
-        (Kind.DATASET, welcome_page.dataset),
-        (Kind.MODEL, welcome_page.model),
-    ):
+    _wire_pages(pages, frame, jobs, controller)
+    controller.refresh()
+    return controller
+
+
+def _wire_pages(
+    pages: Pages, frame: FrameController, jobs: JobControllers, controller: LibraryController
+) -> None:
+    """Connect what each page of the library offers to other pages."""
+    welcome_page, packages = pages.jobs.welcome_page, jobs.jobs.drafts.packages
+
+    def find_items(kind: Kind, _text: str) -> Iterator[PaletteEntry]:
+        icon = PAGE_ICONS[PAGE_KEYS[kind]]
+        for name in dict.fromkeys(item.name for item in controller.items(kind)):
+            yield PaletteEntry(kind.value, name, name, kind.value, icon)
+
+    for kind, button in ((Kind.DATASET, welcome_page.dataset), (Kind.MODEL, welcome_page.model)):
         button.clicked.connect(partial(pages.library[kind].import_requested.emit, ""))
     for kind, page in pages.library.items():
+        on_installed = page.detail.try_again
         page.detail.package_requested.connect(
-            partial(
-                drafts.packages.ask,
-                nodes=(THIS_COMPUTER,),
-                on_installed=page.detail.try_again,
-            )
+            partial(packages.ask, nodes=(THIS_COMPUTER,), on_installed=on_installed)
         )
         frame.command_search.add_source(
             kind.value, partial(find_items, kind), partial(pages.open_item, kind)
         )
-    controller.refresh()
-    return controller

@@ -148,10 +148,10 @@ class Program(QObject):
         self.window.show()
         self._first_frame_timer.start()
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+    def eventFilter(self, receiver: QObject, event: QEvent) -> bool:
         """Import nothing while the first frame of the window waits to be painted."""
         if event.type() == QEvent.Type.UpdateRequest:
-            watched.removeEventFilter(self)
+            receiver.removeEventFilter(self)
             self._first_frame_timer.start(0)
         return False
 
@@ -291,8 +291,8 @@ class Program(QObject):
         self._node_controller = node_wiring.wire(*parts, self._job_controllers, self)
         self._library_controller = library_wiring.wire(*parts, self._job_controllers, self)
         offer_pages(self.frame, self._pages)
-        refreshing = partial(self.window.toast.show_message, "Refreshing…")
-        self.window.refresh_requested.connect(refreshing)
+        show_refreshing = partial(self.window.toast.show_message, "Refreshing…")
+        self.window.refresh_requested.connect(show_refreshing)
         self._background.notified.connect(self.window.toast.show_message)
         if self._demo_workers is not None:
             self._job_controllers.jobs.train_example(self._demo_workers)

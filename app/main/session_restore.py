@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from app.main.pages import Pages
     from widgets.shell.main_window import MainWindow
 
-_NARROWEST, _WIDEST = 200, 2000
+_MIN_WIDTH, _MAX_WIDTH = 200, 2000
 """Limits in pixels, because the file may hold any number."""
 
 
@@ -55,20 +55,20 @@ def restore_session(
     jobs.detail.exporter.restore_kind(preferences.export_format)
     jobs.job_actions.add_handler(EXPORT_FORMAT, lambda kind: remember(export_format=kind))
     window.page_changed.connect(partial(_remember_page, remember))
-    widths = {
+    list_widths = {
         key: width
         for key, width in preferences.list_widths.items()
-        if isinstance(width, int) and _NARROWEST <= width <= _WIDEST
+        if isinstance(width, int) and _MIN_WIDTH <= width <= _MAX_WIDTH
     }
 
     def remember_width(key: str, width: int) -> None:
-        widths[key] = width
-        remember(list_widths=dict(widths))
+        list_widths[key] = width
+        remember(list_widths=dict(list_widths))
 
     splits: dict[str, ListDetailSplitter] = {"jobs": jobs.split}
     splits.update((PAGE_KEYS[kind], page.splitter) for kind, page in pages.library.items())
     for key, split in splits.items():
-        split.restore(widths.get(key, 0))
+        split.restore(list_widths.get(key, 0))
         split.list_resized.connect(partial(remember_width, key))
 
 

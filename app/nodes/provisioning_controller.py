@@ -63,7 +63,7 @@ class ProvisioningController(DialogController[SetUpAgainDialog]):
         self._steps_dialog: SetUpDialog | None = None
         self._options_by_node: dict[str, SetUpOptions] = {}
         self._addresses: dict[str, str] = {}
-        self._running: dict[str, Progress] = {}
+        self._progress_by_node: dict[str, Progress] = {}
         self._blocked_groups: dict[str, tuple[str, ...]] = {}
         self._states: deque[SetUp] = deque()
         self._state_timer = QTimer(self, interval=_STATE_INTERVAL_MS)
@@ -72,13 +72,13 @@ class ProvisioningController(DialogController[SetUpAgainDialog]):
     def stop(self) -> None:
         """Stop: set-ups end at their next step and are found by the next set-up."""
         self._state_timer.stop()
-        for progress in self._running.values():
+        for progress in self._progress_by_node.values():
             progress.cancel()
 
     @Slot(str)
     def set_up(self, name: str) -> None:
         """Set up a new node, offer options for a ready one, or show the running set-up."""
-        if name in self._running:
+        if name in self._progress_by_node:
             self._show(name)
         else:
             self._read_inputs(partial(self._offer_options, name, None))
@@ -164,15 +164,15 @@ class ProvisioningController(DialogController[SetUpAgainDialog]):
         self, names: Sequence[str], options: SetUpOptions, entries: Sequence[NodeEntry] = ()
     ) -> None:
         """Set up all of them together, so that Open MPI and the wheels are fetched once."""
-        new_names = tuple(name for name in names if name not in self._running)
+        new_names = tuple(name for name in names if name not in self._progress_by_node)
         if not new_names:
             return
         self._addresses.update((entry.name, _login_address(entry)) for entry in entries)
         for name in new_names:
             self._options_by_node[name] = options
-            self._running[name] = self._runner.progress(lambda _share, _step: None)
+            self._progress_by_node[name] = self._runner.progress(lambda _share, _step: None)
             self._progress_dialog().show_set_up(SetUp(name), self._addresses.get(name, ""))
-        progresses = {name: self._running[name] for name in new_names}
+        progresses = {name: self._progress_by_node[name] for name in new_names}
         self._state_timer.start()
         self._show(new_names[0])
         self._runner.run(
@@ -212,7 +212,7 @@ class ProvisioningController(DialogController[SetUpAgainDialog]):
         self.serve(
             _QUEUE,
             partial(self._services.cluster.accept_key, key),
-            lambda _none: self._start_set_up(names, self._options_by_node[name]),
+            lambda _result: self._start_set_up(names, self._options_by_node[name]),
             self._runner.notify,
         )
 
@@ -222,8 +222,8 @@ class ProvisioningController(DialogController[SetUpAgainDialog]):
 
     @Slot(str)
     def _cancel(self, name: str) -> None:
-        if name in self._running:
-            self._running[name].cancel()
+        if name in self._progress_by_node:
+            self._progress_by_node[name].cancel()
 
     @Slot()
     def _show_states(self) -> None:
@@ -234,17 +234,17 @@ class ProvisioningController(DialogController[SetUpAgainDialog]):
             newest_states[state.node] = state
             if state.failed_step is not None:
                 # Other nodes of the same set-up may take minutes; this one can be retried now.
-                self._running.pop(state.node, None)
+                self._progress_by_node.pop(state.node, None)
         for name, state in newest_states.items():
             self._page.show_set_up(state)
             self._progress_dialog().show_set_up(state, self._addresses.get(name, ""))
 
     def _finish(self, progresses: Mapping[str, Progress]) -> None:
         for name, progress in progresses.items():
-            if self._running.get(name) is progress:
-                del self._running[name]
+            if self._progress_by_node.get(name) is progress:
+                del self._progress_by_node[name]
         self._show_states()
-        if not self._running:
+        if not self._progress_by_node:
             self._state_timer.stop()
         self.finished.emit()
 

@@ -104,7 +104,7 @@ class NotificationRules(QObject):
     ) -> None:
         super().__init__(parent)
         self._notifies_finished = notifies_finished
-        self._live: dict[tuple[str, int], JobView] = {}
+        self._live_views: dict[tuple[str, int], JobView] = {}
         self._doubtful_runs: set[tuple[str, int]] = set()
         self._reported_alarms: dict[tuple[str, int], set[tuple[str, int]]] = {}
         self._offline_nodes: set[str] = set()
@@ -122,15 +122,15 @@ class NotificationRules(QObject):
         """Take a view; notify if a run that was seen alive has ended, or has a problem."""
         run = (view.id, view.run)
         if view.state.is_live:
-            self._live[run] = view
+            self._live_views[run] = view
             self._see_continuation(view)
             self._see_doubt(view)
-        if run not in self._live:
+        if run not in self._live_views:
             return
         self._see_alarms(view)
         if view.state.is_live:
             return
-        del self._live[run]
+        del self._live_views[run]
         self._doubtful_runs.discard(run)
         self._reported_alarms.pop(run, None)
         if view.state.has_failed:
@@ -185,7 +185,7 @@ class NotificationRules(QObject):
             if state.presence is not Presence.OFFLINE:
                 self._offline_nodes.discard(state.name)
                 continue
-            jobs = sorted({v.name for v in self._live.values() if state.name in v.nodes})
+            jobs = sorted({v.name for v in self._live_views.values() if state.name in v.nodes})
             if not jobs or state.name in self._offline_nodes:
                 continue
             self._offline_nodes.add(state.name)
@@ -262,7 +262,7 @@ def _end_reason(view: JobView) -> str:
 
 
 def _merge_events(events: list[_Event]) -> Notice:
-    newest, word, node = events[-1].notice, events[0].word, events[0].node
+    newest_notice, word, node = events[-1].notice, events[0].word, events[0].node
     noun = "nodes" if word == "Offline" else "jobs"
     title = f"{len(events)} {noun}: {word.lower()}"
     if word in ("Failed", "Lost", "Finished"):
@@ -271,7 +271,7 @@ def _merge_events(events: list[_Event]) -> Notice:
     if node:
         title += f" on {node}"
     names = _join_names([event.name for event in events])
-    return Notice(title, names, newest.timestamp, node=node, family=newest.family)
+    return Notice(title, names, newest_notice.timestamp, node=node, family=newest_notice.family)
 
 
 def merge_missed(notices: Sequence[Notice]) -> Notice:

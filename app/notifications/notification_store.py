@@ -26,15 +26,17 @@ class JobEnds:
     Attributes:
         until_s: Time of the last known end of each head node, in seconds since 1970, by its clock.
             Clocks of two nodes are never compared.
-        live: Job and run of those that were live. A wrong clock hides none of their ends.
+        live_runs: Job and run of those that were live. A wrong clock hides none of their ends.
     """
 
     until_s: Mapping[str, float] = field(default_factory=dict)
-    live: frozenset[tuple[str, int]] = frozenset()
+    live_runs: frozenset[tuple[str, int]] = frozenset()
 
     def is_unseen(self, run: Run) -> bool:
         """Return True if the end of this run was not known yet."""
-        return run.ended_s > self.until_s.get(run.node, 0.0) or (run.job_id, run.run) in self.live
+        return (
+            run.ended_s > self.until_s.get(run.node, 0.0) or (run.job_id, run.run) in self.live_runs
+        )
 
 
 def latest_times(known_s: Mapping[str, float], new_s: Mapping[str, float]) -> Mapping[str, float]:
@@ -105,9 +107,9 @@ class NotificationStore:
         """
         job_ends = self._ends_by_root.get(root)
         if job_ends is not None and job_ends.is_unseen(run):
-            live = job_ends.live - {(run.job_id, run.run)}
+            live_runs = job_ends.live_runs - {(run.job_id, run.run)}
             self._ends_by_root[root] = JobEnds(
-                latest_times(job_ends.until_s, {run.node: run.ended_s}), live
+                latest_times(job_ends.until_s, {run.node: run.ended_s}), live_runs
             )
 
     def update_ends(self, root: str, new_ends: JobEnds) -> bool:
@@ -115,7 +117,7 @@ class NotificationStore:
         previous_ends = self._ends_by_root.pop(root, None)
         merged_ends = JobEnds(
             latest_times(previous_ends.until_s if previous_ends else {}, new_ends.until_s),
-            new_ends.live,
+            new_ends.live_runs,
         )
         self._ends_by_root[root] = merged_ends
         while len(self._ends_by_root) > _MAX_ROOTS:
@@ -128,7 +130,7 @@ class NotificationStore:
             "unread": self.unseen_count,
             "notices": [notice.to_dict() for notice in self.notices],
             "ends": {
-                root: {"until_s": dict(job_ends.until_s), "live": sorted(job_ends.live)}
+                root: {"until_s": dict(job_ends.until_s), "live": sorted(job_ends.live_runs)}
                 for root, job_ends in self._ends_by_root.items()
             },
         }

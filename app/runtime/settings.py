@@ -91,8 +91,8 @@ def preferences_in(root: str, preferences: Preferences) -> Preferences:
         return preferences
     defaults, session = Preferences(), preferences.sessions.get(root)
     values = {name: getattr(defaults, name) for name in SESSION_FIELDS}
-    stored = session if isinstance(session, dict) else {}
-    values |= {k: v for k, v in stored.items() if k in values and type(v) is type(values[k])}
+    record = session if isinstance(session, dict) else {}
+    values |= {k: v for k, v in record.items() if k in values and type(v) is type(values[k])}
     return replace(preferences, **values)
 
 
@@ -103,11 +103,11 @@ def with_session(root: str, preferences: Preferences, changes: dict[str, Any]) -
         return changes
     current = preferences_in(root, preferences)
     session = {name: getattr(current, name) for name in SESSION_FIELDS} | session_changes
-    others = {k: v for k, v in preferences.sessions.items() if k != root}
-    while len(others) >= _MAX_SESSIONS:
-        del others[next(iter(others))]
-    rest = {k: v for k, v in changes.items() if k not in SESSION_FIELDS}
-    return {**rest, "sessions": {**others, root: session}}
+    other_sessions = {k: v for k, v in preferences.sessions.items() if k != root}
+    while len(other_sessions) >= _MAX_SESSIONS:
+        del other_sessions[next(iter(other_sessions))]
+    shared_changes = {k: v for k, v in changes.items() if k not in SESSION_FIELDS}
+    return {**shared_changes, "sessions": {**other_sessions, root: session}}
 
 
 class Settings:

@@ -74,8 +74,8 @@ class CommandSearch:
         have answered, each time with True if they are complete; nothing after another search.
         """
         self._query = text
-        joined = " ".join(text.casefold().split())
-        asks_remote = bool(joined and self._remote)
+        normalized_text = " ".join(text.casefold().split())
+        asks_remote = bool(normalized_text and self._remote)
         on_result(self.find(text), not asks_remote)
         if not asks_remote:
             return
@@ -91,7 +91,7 @@ class CommandSearch:
                 on_result(self.find(text, remote_targets), True)
 
         for source in self._remote:
-            source(joined, partial(add_answer, source))
+            source(normalized_text, partial(add_answer, source))
 
     def find(
         self, text: str, remote_targets: Iterable[PaletteEntry] = ()
@@ -101,9 +101,9 @@ class CommandSearch:
         action_entries = (_entry(self._actions[text]) for text in self.action_titles)
         targets = [*self._visible_entries, *action_entries, *self._hidden_entries]
         if tokens:
-            joined = " ".join(tokens)
+            normalized_text = " ".join(tokens)
             for source in self._sources:
-                targets += source(joined)
+                targets += source(normalized_text)
             targets += remote_targets
         ranked_targets = [
             (rank, index, target)

@@ -214,7 +214,7 @@ class FrameController(QObject):
         page.units_chosen.connect(self._choose_units)
         page.notices.finished_switch.toggled.connect(self._choose_finished)
         page.notices.tray_switch.toggled.connect(
-            lambda stays: self._settings_writer.remember(stays_in_tray=stays)
+            lambda stays_in_tray: self._settings_writer.remember(stays_in_tray=stays_in_tray)
         )
         page.notices.show_tray(self.tray.is_available)
         page.path_opened.connect(_open_folder)
@@ -311,9 +311,9 @@ class FrameController(QObject):
         self._settings_writer.remember(theme=self._themes.choice.value)
 
     @Slot(bool)
-    def _choose_motion(self, reduced: bool) -> None:
-        self._themes.reduce_motion(reduced)
-        self._settings_writer.remember(reduced_motion=reduced)
+    def _choose_motion(self, is_reduced: bool) -> None:
+        self._themes.reduce_motion(is_reduced)
+        self._settings_writer.remember(reduced_motion=is_reduced)
 
     @Slot(bool)
     def _choose_contrast(self, high: bool) -> None:

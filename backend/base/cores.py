@@ -10,7 +10,7 @@ _CGROUPS = "/sys/fs/cgroup"
 
 
 def usable_cores() -> int:
-    """Return their number, which taskset, a batch system, systemd or a container may limit.
+    """Return the number of usable processors; taskset, a scheduler or a container may limit it.
 
     Of a quota of 1.5 processors one core is used: a second would wait half of the time, and the
     first for it.
@@ -18,9 +18,9 @@ def usable_cores() -> int:
     has_affinity = hasattr(os, "sched_getaffinity")
     cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
     for line in _read(_OWN_CGROUPS).splitlines():
-        _, kinds, path = line.split(":", 2)
-        if not kinds or "cpu" in kinds.split(","):
-            cores = min(cores, _quota(_CGROUPS + ("/cpu" if kinds else ""), path))
+        _, controllers, path = line.split(":", 2)
+        if not controllers or "cpu" in controllers.split(","):
+            cores = min(cores, _quota(_CGROUPS + ("/cpu" if controllers else ""), path))
     return max(1, cores)
 
 
@@ -34,7 +34,7 @@ def _quota(root: str, path: str) -> int:
         folder = root + path.rstrip("/")
         fields = _read(folder + "/cpu.max").split()  # version 2
         if not fields:
-            fields = [_read(folder + "/cpu.cfs_" + name + "_us").strip() for name in _VERSION_1]
+            fields = [_read(folder + "/cpu.cfs_" + name + "_us").strip() for name in _CFS_NAMES]
         if len(fields) == 2 and all(map(str.isdigit, fields)):
             core_limit = min(core_limit, int(fields[0]) // int(fields[1]))
         if path in ("", "/"):
@@ -42,7 +42,7 @@ def _quota(root: str, path: str) -> int:
         path = path.rstrip("/").rpartition("/")[0]
 
 
-_VERSION_1 = ("quota", "period")
+_CFS_NAMES = ("quota", "period")
 
 
 def _read(path: str) -> str:

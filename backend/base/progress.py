@@ -13,29 +13,29 @@ class Progress:
     """Ignore reports and never cancel. Override `report`; call `cancel` from any thread."""
 
     def __init__(self) -> None:
-        self._cancelled = False
-        self.asks = False
+        self._is_cancelled = False
+        self.can_ask = False
         """A start with a warning that the user should decide about is refused, to ask the user."""
 
-    def report(self, done: float, total: float, label: str) -> None:
-        """Report ``done`` of ``total`` (0 if unknown). ``label`` is the work: "Copying files"."""
+    def report(self, done_amount: float, total: float, label: str) -> None:
+        """Report ``done_amount`` of ``total``, 0 if unknown. ``label``: "Copying files"."""
 
     def cancel(self) -> None:
-        self._cancelled = True
+        self._is_cancelled = True
 
     @property
     def is_cancelled(self) -> bool:
-        return self._cancelled
+        return self._is_cancelled
 
     def accepts(self, warning: str) -> bool:
         """Return whether a start continues despite a warning; the command line prints it."""
-        return not self.asks
+        return not self.can_ask
 
-    def step(self, done: float, total: float, label: str) -> None:
+    def step(self, done_amount: float, total: float, label: str) -> None:
         """Report, and raise `Cancelled` if the user cancelled."""
-        if self._cancelled:
+        if self._is_cancelled:
             raise Cancelled
-        self.report(done, total, label)
+        self.report(done_amount, total, label)
 
 
 class ByteCount:
@@ -43,8 +43,8 @@ class ByteCount:
 
     def __init__(self, progress: Progress, total: int, label: str) -> None:
         self._progress, self._total, self._label = progress, total, label
-        self._done = 0
+        self._done_count = 0
 
     def __call__(self, count: int) -> None:
-        self._done += count
-        self._progress.step(self._done, self._total, self._label)
+        self._done_count += count
+        self._progress.step(self._done_count, self._total, self._label)

@@ -53,12 +53,12 @@ def take_secret() -> bytes:
 
 def _bound_socket(host: str, port: int, *, every_interface: bool) -> socket.socket:
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         # The kernel lets sockets share a port if all have this option and are of one account.
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        bound.bind(("", port) if every_interface else address)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listener.bind(("", port) if every_interface else address)
     except OSError:
-        bound.close()
+        listener.close()
         raise
-    return bound
+    return listener

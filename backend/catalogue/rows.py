@@ -79,9 +79,9 @@ def row_to_job(row: sqlite3.Row) -> JobView | None:
     config = _config(row["config"])
     if config is None:
         return None
-    best = row["best_name"], row["best_value"]
+    best_metric = row["best_name"], row["best_value"]
     details = json.loads(row["details"])
-    continued = details["continued"]
+    continuation = details["continued"]
     return JobView(
         id=row["id"],
         name=row["name"],
@@ -99,7 +99,7 @@ def row_to_job(row: sqlite3.Row) -> JobView | None:
             message=row["message"],
             error=RankError.from_dict(json.loads(row["error"])) if row["error"] else None,
             alarms=tuple(map(Alarm.from_dict, details["alarms"])),
-            continuation=None if continued is None else Continuation.from_dict(continued),
+            continuation=None if continuation is None else Continuation.from_dict(continuation),
             started_at=row["started"],
             updated_at=row["ended"],
             earlier_s=row["earlier_s"],
@@ -107,7 +107,7 @@ def row_to_job(row: sqlite3.Row) -> JobView | None:
             earlier_energy_j=0.0,
             energy_j=row["energy_j"],
         ),
-        best_metric=None if best[0] is None or best[1] is None else best,
+        best_metric=None if best_metric[0] is None or best_metric[1] is None else best_metric,
         user=row["user"],
         notes=row["notes"],
         tags=tuple(json.loads(row["tags"])),

@@ -154,14 +154,14 @@ class Catalogue:
             text: Each of its words must occur in the id, the name, the notes or the tags.
             limit: The largest number of jobs; negative for all.
         """
-        words = searched(text).split()
-        conditions = " AND ".join(["instr(search, ?)"] * len(words)) or "TRUE"
+        tokens = searched(text).split()
+        conditions = " AND ".join(["instr(search, ?)"] * len(tokens)) or "TRUE"
         order = "ORDER BY created DESC, id DESC"
         # Sorting whole rows of 100,000 jobs took 0.4 s, sorting their ids 0.07 s.
         ids = f"SELECT id FROM job WHERE {conditions} {order} LIMIT ?"
         query = f"SELECT * FROM job WHERE id IN ({ids}) {order}"
         with self._reading() as connection:
-            rows = connection.execute(query, (*words, limit)).fetchall()
+            rows = connection.execute(query, (*tokens, limit)).fetchall()
         return tuple(view for row in rows if (view := row_to_job(row)) is not None)
 
     def job_lines(self) -> Iterator[JobSummary]:
@@ -256,18 +256,18 @@ def open_catalogue(path: Path, mounts: Path = MOUNTS) -> Catalogue:
 def set_aside(path: Path) -> Path:
     """Rename a catalogue that cannot be used, so that a new one can be built; nothing is lost."""
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    renamed = path.with_name(f"{path.name}.damaged-{stamp}-{token_hex(2)}")
+    damaged_path = path.with_name(f"{path.name}.damaged-{stamp}-{token_hex(2)}")
     try:
         for suffix in ("-wal", "-shm"):
             with suppress(FileNotFoundError):
-                os.rename(f"{path}{suffix}", f"{renamed}{suffix}")
-        os.rename(path, renamed)
+                os.rename(f"{path}{suffix}", f"{damaged_path}{suffix}")
+        os.rename(path, damaged_path)
     except OSError as error:
         raise CatalogueError(
             f"The catalogue {path} cannot be renamed: {error.strerror or error}.",
             "Choose another file: --catalogue FILE.",
         ) from error
-    return renamed
+    return damaged_path
 
 
 def _make(path: Path) -> None:

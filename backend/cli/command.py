@@ -147,20 +147,20 @@ class Command(NamedTuple):
                 parameter.default,
             )
 
-    def add_to(self, leaves: _Leaves, common: argparse.ArgumentParser) -> None:
+    def add_to(self, leaves: _Leaves, common_parser: argparse.ArgumentParser) -> None:
         """Add its parser, whose result names this command as ``chosen``."""
         leaf = leaves.add_parser(
             self.path[-1],
             help=help_phrase(self.description),
             description=self.description,
-            parents=[common],
+            parents=[common_parser],
             allow_abbrev=False,
             argument_default=argparse.SUPPRESS,
         )
-        exclusive = (*self.one_of, *self.at_most_one_of)
-        group = leaf.add_mutually_exclusive_group(required=bool(self.one_of)) if exclusive else leaf
+        options = (*self.one_of, *self.at_most_one_of)
+        group = leaf.add_mutually_exclusive_group(required=bool(self.one_of)) if options else leaf
         for parameter in self.parameters():
-            parameter.add_to(group if parameter.name in exclusive else leaf, self.path[0])
+            parameter.add_to(group if parameter.name in options else leaf, self.path[0])
         leaf.set_defaults(chosen=self)
 
 
@@ -195,7 +195,7 @@ def groups() -> list[str]:
 
 def all_commands() -> list[Command]:
     """Import all commands, and return them."""
-    return [registered for group in groups() for registered in load_group(group)[1]]
+    return [command for group in groups() for command in load_group(group)[1]]
 
 
 def load_group(group: str, second_words: Iterable[str] = ()) -> tuple[str, list[Command]]:

@@ -29,8 +29,8 @@ def _open_streams() -> None:
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            nowhere = os.open(os.devnull, os.O_RDWR)
-            setattr(sys, name, os.fdopen(nowhere, mode, encoding="utf-8"))
+            null_descriptor = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(null_descriptor, mode, encoding="utf-8"))
 
 
 def run(argv: Sequence[str], open_window: Window, draw: Draw | None = None) -> int:
@@ -50,11 +50,11 @@ def run(argv: Sequence[str], open_window: Window, draw: Draw | None = None) -> i
 
 def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     """Return a parser of ``argv``, with the parameters only of the commands that it may name."""
-    common = common_options()
+    common_arguments = common_options()
     parser = argparse.ArgumentParser(
         prog=COMMAND,
         description="Train on a small GPU cluster. Without a command the window opens.",
-        parents=[common],
+        parents=[common_arguments],
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"Ringmaster {VERSION}")
@@ -68,11 +68,13 @@ def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         summary, group_commands = load_group(name, () if needs_all else argv)
         leaves = level
         if len(group_commands[0].path) > 1:
-            branch = level.add_parser(name, help=summary, parents=[common], allow_abbrev=False)
+            branch = level.add_parser(
+                name, help=summary, parents=[common_arguments], allow_abbrev=False
+            )
             leaves = branch.add_subparsers(dest="action", metavar="COMMAND", required=True)
         for command in group_commands:
             if needs_all or command.path[-1] in argv:
-                command.add_to(leaves, common)
+                command.add_to(leaves, common_arguments)
             else:
                 leaves.add_parser(command.path[-1])
     return parser
@@ -84,8 +86,8 @@ def common_options() -> argparse.ArgumentParser:
     The top parser and each leaf have them, and only given values are stored: argparse would let the
     leaf's default replace an option given before it.
     """
-    common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
-    group = common.add_argument_group("for every command")
+    common_arguments = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    group = common_arguments.add_argument_group("for every command")
     group.add_argument(
         "--data-root",
         type=_data_root,
@@ -107,7 +109,7 @@ def common_options() -> argparse.ArgumentParser:
     group.add_argument(
         "--verbose", action="store_true", help="log to the standard error what the command does"
     )
-    return common
+    return common_arguments
 
 
 def _data_root(text: str) -> Path | RemoteRoot:

@@ -10,7 +10,7 @@ from typing import Annotated
 from backend.base.errors import BackendError
 from backend.cli.command import ArgSpec
 from backend.records.jobs.placement import Placement, parse_placement
-from backend.records.queue.entry import LONGEST_S, parse_start_time
+from backend.records.queue.entry import MAX_LENGTH_S, parse_start_time
 from backend.services.context.container import Services
 
 
@@ -56,8 +56,8 @@ def parse_hours(text: str) -> float:
         hours = float(text)
     except ValueError:  # Refused below.
         hours = 0.0
-    if not 0 < hours * 3600 <= LONGEST_S:
-        limit = f"more than 0 and at most {LONGEST_S / 3600:.0f}"
+    if not 0 < hours * 3600 <= MAX_LENGTH_S:
+        limit = f"more than 0 and at most {MAX_LENGTH_S / 3600:.0f}"
         raise ArgumentTypeError(f"“{text}” should be a number of hours, {limit}")
     return hours
 

@@ -32,11 +32,11 @@ class RawText(str):
 
 
 class Table(NamedTuple):
-    """Rows below a head; without rows, ``empty`` is a note."""
+    """Rows below a head; without rows, ``empty_hint`` is a note."""
 
     head: Sequence[str]
     rows: Iterable[Sequence[str]]
-    empty: str = ""
+    empty_hint: str = ""
 
 
 class Properties(NamedTuple):
@@ -55,13 +55,13 @@ class Answer:
     Attributes:
         data: What JSON shows, or a function that returns it.
         parts: What text shows, in this order; iterators are read only if it is shown.
-        failed: The exit code is `FAILED`.
+        has_failed: The exit code is `FAILED`.
     """
 
-    def __init__(self, data: object, *parts: Part, failed: bool = False) -> None:
+    def __init__(self, data: object, *parts: Part, has_failed: bool = False) -> None:
         self.data = data
         self.parts = parts
-        self.failed = failed
+        self.has_failed = has_failed
 
 
 def print_json(value: Any) -> None:
@@ -103,10 +103,10 @@ def print_note(text: str) -> None:
     sys.stderr.write(terminal_safe(text) + "\n")
 
 
-def print_table(head: Sequence[str], rows: Iterable[Sequence[str]], empty: str) -> None:
+def print_table(head: Sequence[str], rows: Iterable[Sequence[str]], empty_hint: str) -> None:
     lines = [[terminal_safe(cell).replace("\n", " ") for cell in row] for row in rows]
     if not lines:
-        print_note(empty)
+        print_note(empty_hint)
         return
     widths = [max(_width(row[k]) for row in [list(head), *lines]) for k in range(len(head))]
     for row in [list(head), *lines]:

@@ -22,7 +22,7 @@ class ProgressBars(Progress):
         self._bars: list[Any] = []
         self._activity = ""
 
-    def report(self, done: float, total: float, label: str) -> None:
+    def report(self, done_amount: float, total: float, label: str) -> None:
         """Show work whose total may become known later."""
         if self._is_quiet:
             return
@@ -32,7 +32,7 @@ class ProgressBars(Progress):
             self._bars = [_new_bar(0, total=None, desc=label, unit_scale=True, leave=False)]
         (bar,) = self._bars
         bar.total = total or None
-        bar.n = done
+        bar.n = done_amount
         bar.refresh()
 
     def accepts(self, warning: str) -> bool:

@@ -82,10 +82,12 @@ def follow(session: Session, job_id: str) -> Answer:
     from backend.records.jobs.state import JobState
 
     view = watch(session, job_id)
-    return state_answer(view, failed=view.state not in (JobState.FINISHED, JobState.INTERRUPTED))
+    return state_answer(
+        view, has_failed=view.state not in (JobState.FINISHED, JobState.INTERRUPTED)
+    )
 
 
-def state_answer(view: JobView, *, failed: bool = False) -> Answer:
+def state_answer(view: JobView, *, has_failed: bool = False) -> Answer:
     """Return a job as JSON, or its state in one line and the reason for it."""
     progress = ""
     status = view.status
@@ -94,7 +96,7 @@ def state_answer(view: JobView, *, failed: bool = False) -> Answer:
             progress = f", epoch {status.epoch} of {view.epochs}"
         progress += f", step {status.step} of {status.total_steps}"
     reason = [text] if (text := cause_message(view) or status.message) else []
-    return Answer(view, f"{view.id}: {view.state_label}{progress}", reason, failed=failed)
+    return Answer(view, f"{view.id}: {view.state_label}{progress}", reason, has_failed=has_failed)
 
 
 def cause_message(view: JobView) -> str:

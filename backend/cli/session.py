@@ -45,7 +45,7 @@ class Session:
 
     Attributes:
         as_json: The result is one JSON document.
-        asks: A user at a terminal can be asked.
+        can_ask: A user at a terminal can be asked.
         open_window: Opens the window, which the command line does not know.
         draw: Draws the plot of a study; None if it cannot.
     """
@@ -55,7 +55,7 @@ class Session:
     ) -> None:
         self._options = vars(options)
         self.as_json: bool = self._options.get("json", False)
-        self.asks = not self.as_json and sys.stdin.isatty() and sys.stderr.isatty()
+        self.can_ask = not self.as_json and sys.stdin.isatty() and sys.stderr.isatty()
         self.open_window = open_window
         self.draw = draw
         if self._options.get("verbose", False):
@@ -75,7 +75,7 @@ class Session:
         return open_services(
             *self.root_and_catalogue,
             accept=self.accept_key,
-            passphrase=questions.ask_passphrase if self.asks else None,
+            passphrase=questions.ask_passphrase if self.can_ask else None,
             is_trusted_key=self._is_accepted_key,
         )
 
@@ -85,7 +85,7 @@ class Session:
 
     def accept_key(self, key: HostKey) -> bool:
         """Return whether ``--accept-key`` names a host key, or the user accepts it."""
-        return self._is_accepted_key(key) or (self.asks and questions.ask_about_key(key))
+        return self._is_accepted_key(key) or (self.can_ask and questions.ask_about_key(key))
 
     def _is_accepted_key(self, key: HostKey) -> bool:
         return key.fingerprint in self._options.get("accept_key", ())
@@ -119,7 +119,7 @@ class Session:
 
     def _report_failure(self, error: BackendError) -> int:
         data = {"error": {"sentence": error.message, "remedy": error.remedy}}
-        return self.print(Answer(data, Note(error.with_remedy), failed=True))
+        return self.print(Answer(data, Note(error.with_remedy), has_failed=True))
 
     def call(self, command: Command) -> int:
         """Run a command with what was typed; print its result, and return its exit code."""
@@ -152,7 +152,7 @@ class Session:
             print_json(answer.data() if callable(answer.data) else answer.data)
         else:
             print_part(answer.parts)
-        return FAILED if answer.failed else OK
+        return FAILED if answer.has_failed else OK
 
     def print_early(self, part: Part) -> None:
         """Print a part of the result before its end; JSON has only the end."""

@@ -33,8 +33,8 @@ def common_subnet(addresses: Mapping[str, Sequence[str]]) -> tuple[str, dict[str
         BackendError: A node has no address of its own.
     """
     by_node = {node: _interfaces(interfaces) for node, interfaces in addresses.items()}
-    first = next(iter(by_node.values()))
-    for candidate in first:
+    first_interfaces = next(iter(by_node.values()))
+    for candidate in first_interfaces:
         subnet = candidate.network
         hosts = {
             node: next(
@@ -108,19 +108,19 @@ def _networks_of(hosts: Mapping[str, str], addresses: Mapping[str, Sequence[str]
     mpirun warns on each node about each network in which it has no address.
     """
     networks = [ipaddress.ip_network(host) for host in hosts.values()]
-    wide = networks[0]
-    while wide.prefixlen and not all(_is_in(network, wide) for network in networks):
-        wide = wide.supernet()
+    cover = networks[0]
+    while cover.prefixlen and not all(_is_in(network, cover) for network in networks):
+        cover = cover.supernet()
     for node, texts in addresses.items():
         ips = {str(network.ip) for network in map(_interface, (*texts, "127.0.0.1/8")) if network}
-        if any(_is_in(ipaddress.ip_network(ip), wide) for ip in ips - {hosts[node]}):
+        if any(_is_in(ipaddress.ip_network(ip), cover) for ip in ips - {hosts[node]}):
             return networks_of(hosts.values())
-    is_common = all(_is_in(network, wide) for network in networks)
-    return str(wide) if is_common else networks_of(hosts.values())
+    is_common = all(_is_in(network, cover) for network in networks)
+    return str(cover) if is_common else networks_of(hosts.values())
 
 
-def _is_in(inner: Subnet, outer: Subnet) -> bool:
-    return inner.version == outer.version and inner.subnet_of(outer)  # type: ignore[arg-type]
+def _is_in(subnet: Subnet, outer_subnet: Subnet) -> bool:
+    return subnet.version == outer_subnet.version and subnet.subnet_of(outer_subnet)  # type: ignore[arg-type]
 
 
 def _interface(text: str) -> Interface | None:
@@ -132,9 +132,9 @@ def _interface(text: str) -> Interface | None:
 
 def _interfaces(addresses: Sequence[str]) -> list[Interface]:
     """Return the usable ones, IPv4 first: Open MPI's TCP transport prefers it."""
-    usable = [
+    usable_interfaces = [
         interface
         for interface in map(_interface, addresses)
         if interface and not (interface.is_loopback or interface.is_link_local)
     ]
-    return sorted(usable, key=lambda interface: interface.version)
+    return sorted(usable_interfaces, key=lambda interface: interface.version)

@@ -62,13 +62,14 @@ def require_same_access(capacities: Collection[NodeResources]) -> None:
     Raises:
         BackendError: The nodes differ; the message names two of them.
     """
-    unmounted = [capacity.node for capacity in capacities if capacity.is_staged]
-    mounted = [capacity.node for capacity in capacities if not capacity.is_staged]
-    if unmounted and mounted:
+    staged_nodes = [capacity.node for capacity in capacities if capacity.is_staged]
+    mounting_nodes = [capacity.node for capacity in capacities if not capacity.is_staged]
+    if staged_nodes and mounting_nodes:
         raise BackendError(
-            f"{mounted[0]} sees the data root and {unmounted[0]} does not, so they cannot train "
-            "together.",
-            f"Choose nodes of one kind, or mount the data root on {unmounted[0]} and add it again.",
+            f"{mounting_nodes[0]} sees the data root and {staged_nodes[0]} does not, so they "
+            "cannot train together.",
+            "Choose nodes of one kind, or mount the data root on "
+            f"{staged_nodes[0]} and add it again.",
         )
 
 
@@ -78,7 +79,7 @@ def common_paths(capacities: Sequence[NodeResources]) -> NodePaths:
     Raises:
         BackendError: A node was not set up, or two of them differ; the sentence names them.
     """
-    first = capacities[0]
+    head = capacities[0]
     for capacity in capacities:
         if capacity.site is None:
             raise BackendError(f"{capacity.node} is not set up.", f"Set up {capacity.node} first.")
@@ -88,19 +89,19 @@ def common_paths(capacities: Sequence[NodeResources]) -> NodePaths:
                 f"Mount it on {capacity.node} at the same path as on the others, then check the "
                 "node.",
             )
-        for subject, first_value, value in _site_values(first, capacity):
+        for subject, first_value, value in _site_values(head, capacity):
             if first_value != value:
                 raise BackendError(
-                    f"{first.node} and {capacity.node} cannot train together: {subject} is "
-                    f"{first_value} on {first.node} and {value} on {capacity.node}.",
+                    f"{head.node} and {capacity.node} cannot train together: {subject} is "
+                    f"{first_value} on {head.node} and {value} on {capacity.node}.",
                     f"Set up {capacity.node} again, or choose nodes with the same paths.",
                 )
-    assert first.site is not None
-    return first.site
+    assert head.site is not None
+    return head.site
 
 
-def _site_values(first: NodeResources, capacity: NodeResources) -> tuple[tuple[str, str, str], ...]:
-    first_site, site = first.site, capacity.site
+def _site_values(head: NodeResources, capacity: NodeResources) -> tuple[tuple[str, str, str], ...]:
+    first_site, site = head.site, capacity.site
     assert first_site is not None
     assert site is not None
     return (
@@ -129,11 +130,12 @@ def _reasons(placement: Placement, by_node: dict[str, NodeResources]) -> list[st
     if capacity is None:
         names = ", ".join(sorted(by_node)) or "none"
         return [f"Unknown node “{placement.node}”. Known nodes: {names}."]
-    missing = [gpu for gpu in placement.gpus if gpu not in capacity.gpus]
-    if missing:
+    missing_gpus = [gpu for gpu in placement.gpus if gpu not in capacity.gpus]
+    if missing_gpus:
         equipment = f"has {', '.join(capacity.gpus)}" if capacity.gpus else "has no GPU"
         return [
-            f"GPU {gpu} does not exist on {placement.node}, which {equipment}." for gpu in missing
+            f"GPU {gpu} does not exist on {placement.node}, which {equipment}."
+            for gpu in missing_gpus
         ]
     slots = capacity.cores * PROCESSES_PER_CORE
     if placement.processes > slots:

@@ -181,9 +181,9 @@ class SlurmLauncher:
         )
         number = self._submitted_number(folder.job_id, launch.run)
         jobs = self._slurm.jobs()
-        lane = emptiest_lane(lane_names(placement, sweep), jobs.values())
-        lane = jobs[number].name if lane and number else lane
-        submission = Submission(placement, log, lane=lane)
+        lane_name = emptiest_lane(lane_names(placement, sweep), jobs.values())
+        lane_name = jobs[number].name if lane_name and number else lane_name
+        submission = Submission(placement, log, lane_name=lane_name)
         self._files.replace_json(attempt.submission(_KEY), submission.to_dict())
         script = batch_script(
             placement,
@@ -193,7 +193,7 @@ class SlurmLauncher:
             run=launch.run,
         )
         if not number:
-            command = sbatch_command(placement, folder.job_id, launch.run, log, lane)
+            command = sbatch_command(placement, folder.job_id, launch.run, log, lane_name)
             try:
                 number = parse_job_number(self._slurm.output(command, script.encode()))
             except BackendError:
@@ -251,7 +251,7 @@ class SlurmLauncher:
         # Without a number, the answer of sbatch was lost.
         number = submission.number or submitted_number(self._slurm.jobs(), folder.job_id, run)
         job = self._slurm.job(number) if number else None
-        is_ours = job is not None and is_own(job, folder.job_id, submission.lane)
+        is_ours = job is not None and is_own(job, folder.job_id, submission.lane_name)
         return job if is_ours else None
 
     def leave_queue(self, folder: JobFolder) -> bool:
@@ -278,7 +278,7 @@ class SlurmLauncher:
         job = self._slurm.jobs(is_new=True).get(number)
         if job is None or job.is_over:
             return
-        if not is_own(job, folder.job_id, submission.lane):
+        if not is_own(job, folder.job_id, submission.lane_name):
             raise BackendError(
                 f"The job {number} in Slurm is another one now, {job.name}.",
                 "The run of this job is over; nothing was ended.",
@@ -312,6 +312,6 @@ def _own_sentence(result: CommandResult) -> str:
 
     Of several errors it is the last, which sums them up; an unknown option has usage after it.
     """
-    sentences = [*_UNKNOWN_OPTION.findall(result.err)[:1], *_ERROR.findall(result.err)[-1:]]
-    sentence: str = (sentences or [result.complaint])[0]
-    return sentence.rstrip(".")
+    error_lines = [*_UNKNOWN_OPTION.findall(result.err)[:1], *_ERROR.findall(result.err)[-1:]]
+    error_line: str = (error_lines or [result.complaint])[0]
+    return error_line.rstrip(".")

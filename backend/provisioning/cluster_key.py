@@ -42,13 +42,13 @@ _HOST_KEY = re.compile(r"[a-z0-9][a-z0-9@.-]* [A-Za-z0-9+/]+={0,3}")
 
 @dataclass(frozen=True)
 class ClusterKey:
-    """``private`` is an OpenSSH key file, ``public`` its type and key in one line, no comment."""
+    """``private_key`` is an OpenSSH key file, ``public_key`` its type and key in one line."""
 
-    private: bytes
-    public: str
+    private_key: bytes
+    public_key: str
 
     def __repr__(self) -> str:
-        return f"ClusterKey({self.public!r})"
+        return f"ClusterKey({self.public_key!r})"
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def make_key() -> ClusterKey:
     return ClusterKey(*key_pair.make())
 
 
-def parse_key(private: bytes) -> ClusterKey:
+def parse_key(private_key: bytes) -> ClusterKey:
     """Return the pair of a private key file.
 
     Raises:
@@ -82,7 +82,7 @@ def parse_key(private: bytes) -> ClusterKey:
     """
     from backend.ssh import key_pair
 
-    return ClusterKey(private, key_pair.public_part(private))
+    return ClusterKey(private_key, key_pair.public_part(private_key))
 
 
 def stored_key(folder: Path) -> ClusterKey | None:
@@ -115,7 +115,7 @@ def store_key(folder: Path, key: ClusterKey) -> ClusterKey:
         with open(
             os.open(temporary_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
         ) as file:
-            file.write(key.private)
+            file.write(key.private_key)
             file.flush()
             os.fsync(file.fileno())
         try:
@@ -132,7 +132,7 @@ def store_key(folder: Path, key: ClusterKey) -> ClusterKey:
     return key
 
 
-def authorized_line(public: str, subnets: str, command: str = "") -> str:
+def authorized_line(public_key: str, subnets: str, command: str = "") -> str:
     """Return the line that authorizes the cluster's key from ``subnets`` (`sources`) only.
 
     With a ``command`` the key can start nothing else; without one, ``/bin/sh`` reads the request,
@@ -145,7 +145,7 @@ def authorized_line(public: str, subnets: str, command: str = "") -> str:
         raise ValueError("not a valid command for a line of authorized_keys")
     forced_command = command or _IN_SH.replace('"', '\\"')
     networks = ",".join(str(ipaddress.ip_network(subnet)) for subnet in subnets.split(","))
-    return f'restrict,from="{networks}",command="{forced_command}" {public} {COMMENT}'
+    return f'restrict,from="{networks}",command="{forced_command}" {public_key} {COMMENT}'
 
 
 def with_line(content: bytes, line: str) -> bytes:
@@ -167,9 +167,9 @@ def with_line(content: bytes, line: str) -> bytes:
     )
 
 
-def without_line(content: bytes, public: str) -> bytes:
+def without_line(content: bytes, public_key: str) -> bytes:
     """Return an authorized_keys without the cluster's key."""
-    public_and_comment = f"{public} {COMMENT}".encode("ascii")
+    public_and_comment = f"{public_key} {COMMENT}".encode("ascii")
     return b"\n".join(
         line for line in content.split(b"\n") if not _is_own_line(line, public_and_comment)
     )
@@ -279,7 +279,7 @@ def install_key(
     _private_folder(shell, home.ssh)
     command = _gate(shell, home, gate_python) if gate_python else ""
     private_path = str(home.ssh / PRIVATE_NAME)
-    has_changed = _replace(shell, private_path, key.private)
+    has_changed = _replace(shell, private_path, key.private_key)
     # OpenSSH ignores a key that others may read.
     _make(shell, ["chmod", "0600", "--", private_path], home.ssh)
     authorized_path = authorized_keys(shell)
@@ -289,7 +289,7 @@ def install_key(
         authorized_path.parent,
     )
     new_content = with_line(
-        _content(shell, str(authorized_path)), authorized_line(key.public, subnets, command)
+        _content(shell, str(authorized_path)), authorized_line(key.public_key, subnets, command)
     )
     has_changed = _replace(shell, str(authorized_path), new_content) or has_changed
     # sshd ignores a list that others may write to, and only logs that.
@@ -357,7 +357,7 @@ def remove_key(shell: Shell, home: NodeHome) -> bool:
         return False
     authorized_path = str(authorized_keys(shell))
     content = _content(shell, authorized_path)
-    new_content = without_line(content, key.public)
+    new_content = without_line(content, key.public_key)
     return new_content != content and _replace(shell, authorized_path, new_content)
 
 

@@ -191,27 +191,27 @@ class NodeEnvironments:
 
     def finish(self, folder: PurePosixPath, name: str, stamp: Mapping[str, Any]) -> PurePosixPath:
         """Rename a tested environment; use another desktop's if that one was faster."""
-        final = self._home.environments / name
+        target = self._home.environments / name
         self._shell.write(str(folder / STAMP), (json.dumps(dict(stamp), indent=1) + "\n").encode())
-        if self._rename(folder, final):
-            return final
+        if self._rename(folder, target):
+            return target
         if self.find(name) is None:
             # An environment of that name is damaged; a complete one is never removed here.
-            discarded_folder = final.with_name(_new_name())
-            self._rename(final, discarded_folder)
+            discarded_folder = target.with_name(_new_name())
+            self._rename(target, discarded_folder)
             self.drop(discarded_folder)
-            if not self._rename(folder, final):
+            if not self._rename(folder, target):
                 self.drop(folder)
                 raise BackendError(
-                    f"{final} cannot be created: that name is in use.", _RETRY_REMEDY
+                    f"{target} cannot be created: that name is in use.", _RETRY_REMEDY
                 )
-            return final
+            return target
         self.drop(folder)
-        return final
+        return target
 
-    def _rename(self, folder: PurePosixPath, final: PurePosixPath) -> bool:
+    def _rename(self, folder: PurePosixPath, target: PurePosixPath) -> bool:
         """Rename a folder, unless one of that name exists."""
-        return self._steps.run_command(self._shell, ["mv", "-T", "--", str(folder), str(final)]).ok
+        return self._steps.run_command(self._shell, ["mv", "-T", "--", str(folder), str(target)]).ok
 
     def drop(self, folder: PurePosixPath) -> None:
         """Remove an incomplete environment; if the connection broke, the next set-up does it."""

@@ -75,7 +75,7 @@ class Wheels(Protocol):
         target: WheelTarget,
         horovod: HorovodWheel | None,
         on_line: Callable[[str], None],
-        cancelled: Callable[[], bool],
+        is_cancelled: Callable[[], bool],
     ) -> Wheelhouse:
         """See `backend.provisioning.wheelhouse.Wheelhouses.gather`."""
 
@@ -85,7 +85,7 @@ class Wheels(Protocol):
         target: WheelTarget,
         package: str,
         on_line: Callable[[str], None],
-        cancelled: Callable[[], bool],
+        is_cancelled: Callable[[], bool],
     ) -> Wheelhouse:
         """See `backend.provisioning.wheelhouse.Wheelhouses.gather_more`."""
 
@@ -126,7 +126,7 @@ def set_up(
     open_shell: Callable[[NodeEntry], Shell],
     plan: SetUpPlan,
     on_change: Callable[[SetUp], None],
-    cancelled: Callable[[], bool] = lambda: False,
+    is_cancelled: Callable[[], bool] = lambda: False,
 ) -> NodeEntry:
     """Set a node up, or find that it is set up; return the entry with facts and installation.
 
@@ -134,10 +134,10 @@ def set_up(
 
     Raises:
         BackendError: A step failed; `SetUp.failed_step` has the same message, and its output.
-        Cancelled: By ``cancelled``. Completed steps stay and are used by the next set-up.
+        Cancelled: By ``is_cancelled``. Completed steps stay and are used by the next set-up.
     """
-    steps = StepReporter(entry.name, TITLES, on_change, cancelled)
-    work = _SetUpWork(entry, plan, steps, cancelled)
+    steps = StepReporter(entry.name, TITLES, on_change, is_cancelled)
+    work = _SetUpWork(entry, plan, steps, is_cancelled)
     steps.start()
     try:
         steps.run_step(lambda: work.reach(open_shell))
@@ -162,7 +162,7 @@ class _StepProgress(Progress):
         super().__init__()
         self._steps = steps
 
-    def report(self, done: float, total: float, label: str) -> None:
+    def report(self, done_amount: float, total: float, label: str) -> None:
         self._steps.show_message(label)
 
 
@@ -179,12 +179,16 @@ class _SetUpWork:
     _target: WheelTarget
 
     def __init__(
-        self, entry: NodeEntry, plan: SetUpPlan, steps: StepReporter, cancelled: Callable[[], bool]
+        self,
+        entry: NodeEntry,
+        plan: SetUpPlan,
+        steps: StepReporter,
+        is_cancelled: Callable[[], bool],
     ) -> None:
         self._entry = entry
         self._plan = plan
         self._steps = steps
-        self._cancelled = cancelled
+        self._is_cancelled = is_cancelled
         self._is_open = self._has_horovod = self._limits_key = False
         self._name = ""
         self._environment_wheels: tuple[Wheel, ...] = ()
@@ -258,7 +262,7 @@ class _SetUpWork:
         self._target = target
         self._has_horovod = horovod is not None
         self.house = self._plan.wheels.gather(
-            target, horovod, self._steps.add_line, self._cancelled
+            target, horovod, self._steps.add_line, self._is_cancelled
         )
         self._name, self._environment_wheels = self.house.environment(
             system_mpi=self._plan.options.system_mpi
@@ -362,8 +366,8 @@ class _SetUpWork:
         self._access.close()
         if not self._plan.options.system_mpi:
             self._mpirun = str(self._folder / "bin/mpirun")
-        added = self._add_packages()
-        return f"{versions}{added}; {self._sent_bytes / 1e6:.0f} MB sent."
+        added_packages = self._add_packages()
+        return f"{versions}{added_packages}; {self._sent_bytes / 1e6:.0f} MB sent."
 
     def _add_packages(self) -> str:
         """Add what user code needs to the complete environment; return the packages as text.
@@ -377,7 +381,7 @@ class _SetUpWork:
             for package in self._missing_packages(self._plan.options.packages):
                 self._steps.show_message(f"Fetching {package}")
                 extended_house = self._plan.wheels.gather_more(
-                    self.house, self._target, package, self._steps.add_line, self._cancelled
+                    self.house, self._target, package, self._steps.add_line, self._is_cancelled
                 )
                 missing_packages = self._missing_packages(
                     [wheel.package for wheel in extended_house.wheels]
@@ -392,7 +396,7 @@ class _SetUpWork:
         return "".join(f", {package}" for package in self._plan.options.packages)
 
     def _missing_packages(self, packages: Sequence[str]) -> Sequence[str]:
-        """Return those of these packages that the environment does not have."""
+        """Return the packages that the environment does not have."""
         if not packages:
             return ()
         argv = [str(self._folder / "bin/python"), "-I", "-c", _LIST_MISSING, *packages]

@@ -35,10 +35,10 @@ GatherWheels = Callable[[BaseEnvironment], Wheelhouse]
 
 
 class ThisComputer:
-    """This computer as a `Machine`; a command has no limit but ends when ``cancelled``."""
+    """This computer as a `Machine`; a command has no limit but ends when ``is_cancelled``."""
 
-    def __init__(self, cancelled: IsCancelled = lambda: False) -> None:
-        self._cancelled = cancelled
+    def __init__(self, is_cancelled: IsCancelled = lambda: False) -> None:
+        self._is_cancelled = is_cancelled
 
     def run(
         self,
@@ -48,7 +48,7 @@ class ThisComputer:
         on_line: Callable[[str], None] | None = None,
     ) -> CommandResult:
         try:
-            code, output = run_pip(argv, on_line or (lambda line: None), self._cancelled)
+            code, output = run_pip(argv, on_line or (lambda line: None), self._is_cancelled)
         except OSError as error:
             swallowed(error)
             return CommandResult(127, "", f"{argv[0]}: {error.strerror}")

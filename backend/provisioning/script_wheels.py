@@ -78,8 +78,8 @@ class BaseEnvironment:
     versions: Mapping[str, str]
 
     @classmethod
-    def parse(cls, printed: str) -> BaseEnvironment:
-        raw = json.loads(printed.strip().rpartition("\n")[2])
+    def parse(cls, output: str) -> BaseEnvironment:
+        raw = json.loads(output.strip().rpartition("\n")[2])
         versions: dict[str, str] = {canonicalize_name(name): v for name, v in raw["has"].items()}
         return cls(str(raw["python"]), str(raw["machine"]), tuple(raw["places"]), versions)
 
@@ -111,7 +111,7 @@ class ScriptWheels(Wheelhouses):
         name: str,
         base: BaseEnvironment,
         on_line: OnLine = lambda line: None,
-        cancelled: IsCancelled = lambda: False,
+        is_cancelled: IsCancelled = lambda: False,
     ) -> Wheelhouse:
         """Return the wheels that the script in ``source`` needs and ``base`` lacks, and uv's.
 
@@ -121,7 +121,7 @@ class ScriptWheels(Wheelhouses):
         Raises:
             UnresolvedPackages: The resolver's own message.
             BackendError: See `Wheelhouses.gather`.
-            Cancelled: By ``cancelled``.
+            Cancelled: By ``is_cancelled``.
         """
         home = self._folder / f"{name}-{base.digest}"
 
@@ -133,20 +133,20 @@ class ScriptWheels(Wheelhouses):
             try:
                 # Of a project that is built, files appear beside its sources.
                 script_folder = Path(shutil.copytree(source, part / "script"))
-                uv = self.uv(on_line, cancelled)
-                requirements = self._resolve(script_folder, base, uv, on_line, cancelled)
-                self._fetch_all(script_folder, wheels, base, requirements, on_line, cancelled)
+                uv = self.uv(on_line, is_cancelled)
+                requirements = self._resolve(script_folder, base, uv, on_line, is_cancelled)
+                self._fetch_all(script_folder, wheels, base, requirements, on_line, is_cancelled)
                 return finish(wheels, home, base.python, list(wheels.iterdir()))
             finally:
                 shutil.rmtree(part, ignore_errors=True)
 
-        return self._fetch_once(home, fetch, on_line, cancelled)
+        return self._fetch_once(home, fetch, on_line, is_cancelled)
 
     def _uv_pin(self) -> str:
         lines = self._constraints.read_text("utf-8").splitlines()
         return next(line.partition(" ")[0] for line in lines if line.startswith(f"{UV}=="))
 
-    def uv(self, on_line: OnLine, cancelled: IsCancelled) -> str:
+    def uv(self, on_line: OnLine, is_cancelled: IsCancelled) -> str:
         """Return uv for this desktop."""
         sibling_path = Path(sys.executable).with_name(UV)
         if path := str(sibling_path) if os.access(sibling_path, os.X_OK) else shutil.which(UV):
@@ -155,7 +155,7 @@ class ScriptWheels(Wheelhouses):
         home = self._folder / pin.replace("==", "-")
         if not os.access(home / "bin" / UV, os.X_OK):
             argv = [*self._pip, "install", "--no-input", "--target", str(home), pin]
-            code, output = run_pip(argv, on_line, cancelled)
+            code, output = run_pip(argv, on_line, is_cancelled)
             if code:
                 raise refusal(output, home)
         return str(home / "bin" / UV)
@@ -166,7 +166,7 @@ class ScriptWheels(Wheelhouses):
         base: BaseEnvironment,
         uv: str,
         on_line: OnLine,
-        cancelled: IsCancelled,
+        is_cancelled: IsCancelled,
     ) -> Sequence[str]:
         """Return what ``base`` lacks, one requirement a line."""
         stubs_folder, pins_path, fixed_path = (
@@ -179,14 +179,14 @@ class ScriptWheels(Wheelhouses):
         # Versions in an existing file of this name are preferred.
         pins_path.write_text("".join(f"{name}=={v}\n" for name, v in base.versions.items()))
         on_line("Resolving the packages that the script lists")
-        pip_listing = run_pip([*self._pip, "config", "list"], lambda line: None, cancelled)[1]
+        pip_listing = run_pip([*self._pip, "config", "list"], lambda line: None, is_cancelled)[1]
         options, variables = pip_options(pip_listing)
         listing = usual_requirement_file([path.name for path in script_folder.iterdir()])
-        common = ["--no-config", "--quiet", "--color", "never", "--no-header", "--no-annotate"]
+        flags = ["--no-config", "--quiet", "--color", "never", "--no-header", "--no-annotate"]
 
         def run(*argv: str) -> None:
             code, output = run_pip(
-                [uv, *argv], lambda line: None, cancelled, cwd=script_folder, variables=variables
+                [uv, *argv], lambda line: None, is_cancelled, cwd=script_folder, variables=variables
             )
             if code:
                 raise UnresolvedPackages(f"{listing}: {_uv_message(output)}", _RETRY_REMEDY)
@@ -196,12 +196,12 @@ class ScriptWheels(Wheelhouses):
                 part for name in base.fixed_versions for part in ("--no-emit-package", name)
             ]
             run(
-                *("export", *common, "--frozen", "--no-emit-project", "--no-hashes", "--no-dev"),
+                *("export", *flags, "--frozen", "--no-emit-project", "--no-hashes", "--no-dev"),
                 *("--output-file", "locked.txt", *omit_options),
             )
             listing = "locked.txt"
         run(
-            *("pip", "compile", *common, "--python", sys.executable),
+            *("pip", "compile", *flags, "--python", sys.executable),
             *("--python-version", base.python),
             *("--python-platform", f"{base.machine}-manylinux_{LEAST_GLIBC.replace('.', '_')}"),
             *("--constraint", str(fixed_path), "--find-links", str(stubs_folder), *options),
@@ -220,7 +220,7 @@ class ScriptWheels(Wheelhouses):
         base: BaseEnvironment,
         requirements: Sequence[str],
         on_line: OnLine,
-        cancelled: IsCancelled,
+        is_cancelled: IsCancelled,
     ) -> None:
         """Fetch these requirements and uv into ``folder``; build there what has no wheel."""
         pins = [self._uv_pin(), *(text for text in requirements if _PIN.fullmatch(text))]
@@ -232,12 +232,12 @@ class ScriptWheels(Wheelhouses):
             with suppress(NoWheel):
                 cpu_build = [f"{pin}+{kind}"]
                 self._download(
-                    folder, base.target, cpu_build, (*PINNED, *index), on_line, cancelled
+                    folder, base.target, cpu_build, (*PINNED, *index), on_line, is_cancelled
                 )
                 pins.remove(pin)
         while pins:
             try:
-                self._download(folder, base.target, pins, PINNED, on_line, cancelled)
+                self._download(folder, base.target, pins, PINNED, on_line, is_cancelled)
                 break
             except NoWheel as error:
                 if error.requirement not in pins:
@@ -248,7 +248,7 @@ class ScriptWheels(Wheelhouses):
         for requirement in source_requirements:
             project, built_folder = requirement.removeprefix("-e "), script_folder.parent / "built"
             build_argv = [*argv, "--wheel-dir", str(built_folder), project]
-            code, output = run_pip(build_argv, on_line, cancelled, cwd=script_folder)
+            code, output = run_pip(build_argv, on_line, is_cancelled, cwd=script_folder)
             message_start = f"{project} has no wheel for {base.target}, and"
             if code:
                 last_line = sanitize(

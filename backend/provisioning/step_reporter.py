@@ -29,7 +29,7 @@ def with_key(state: SetUp, error: BackendError) -> SetUp:
 class StepReporter:
     """The steps of one node, in order. ``on_change`` gets each new state whole.
 
-    ``cancelled`` is called before each command and while bytes and lines arrive.
+    ``is_cancelled`` is called before each command and while bytes and lines arrive.
     """
 
     def __init__(
@@ -37,11 +37,11 @@ class StepReporter:
         node: str,
         titles: Sequence[str],
         on_change: Callable[[SetUp], None],
-        cancelled: Callable[[], bool],
+        is_cancelled: Callable[[], bool],
     ) -> None:
         self._state = SetUp(node, tuple(SetUpStep(title) for title in titles))
         self._on_change = on_change
-        self._cancelled = cancelled
+        self._is_cancelled = is_cancelled
         self._index = -1
         self._started_s = self._reported_s = 0.0
 
@@ -75,7 +75,7 @@ class StepReporter:
         self._change(state=StepState.DONE, message=outcome)
 
     def stop_if_cancelled(self) -> None:
-        if self._cancelled():
+        if self._is_cancelled():
             raise Cancelled
 
     def add_line(self, text: str) -> None:

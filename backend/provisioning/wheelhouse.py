@@ -135,7 +135,7 @@ class Wheelhouses:
         target: WheelTarget,
         horovod: HorovodWheel | None,
         on_line: OnLine = lambda line: None,
-        cancelled: IsCancelled = lambda: False,
+        is_cancelled: IsCancelled = lambda: False,
     ) -> Wheelhouse:
         """Return the wheels for a target, from this desktop's disk if they are complete there.
 
@@ -149,9 +149,9 @@ class Wheelhouses:
         home = self._folder / _name(target, horovod, requirements)
         return self._fetch_once(
             home,
-            lambda: self._fetch(home, target, horovod, requirements, on_line, cancelled),
+            lambda: self._fetch(home, target, horovod, requirements, on_line, is_cancelled),
             on_line,
-            cancelled,
+            is_cancelled,
         )
 
     def gather_more(
@@ -160,7 +160,7 @@ class Wheelhouses:
         target: WheelTarget,
         package: str,
         on_line: OnLine = lambda line: None,
-        cancelled: IsCancelled = lambda: False,
+        is_cancelled: IsCancelled = lambda: False,
     ) -> Wheelhouse:
         """Return the wheels of a package, and of what it needs, that ``house`` lacks.
 
@@ -168,7 +168,7 @@ class Wheelhouses:
 
         Raises:
             BackendError: See `gather`; also if it needs other versions of what ``house`` has.
-            Cancelled: By ``cancelled``.
+            Cancelled: By ``is_cancelled``.
         """
         home = house.folder.with_name(f"{house.folder.name}-{package.lower()}")
 
@@ -180,7 +180,7 @@ class Wheelhouses:
             pins_path.write_text("".join(f"{_requirement(wheel.name)}\n" for wheel in house.wheels))
             options = ("--constraint", str(pins_path), "--find-links", str(house.folder))
             try:
-                self._download(part, target, [package], options, on_line, cancelled)
+                self._download(part, target, [package], options, on_line, is_cancelled)
             except NoWheel as error:
                 raise BackendError(error.message, f"Check the name. {error.remedy}") from error
             present_packages = {wheel.package for wheel in house.wheels}
@@ -192,15 +192,19 @@ class Wheelhouses:
             files.append(shutil.copyfile(house.folder / house.uv.name, part / house.uv.name))
             return finish(part, home, house.python, files)
 
-        return self._fetch_once(home, fetch, on_line, cancelled)
+        return self._fetch_once(home, fetch, on_line, is_cancelled)
 
     def _fetch_once(
-        self, home: Path, fetch: Callable[[], Wheelhouse], on_line: OnLine, cancelled: IsCancelled
+        self,
+        home: Path,
+        fetch: Callable[[], Wheelhouse],
+        on_line: OnLine,
+        is_cancelled: IsCancelled,
     ) -> Wheelhouse:
         """Return the wheelhouse in ``home``; if it is not complete, fetch it."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            with locked(home.with_name(f"{home.name}.lock"), on_line, cancelled):
+            with locked(home.with_name(f"{home.name}.lock"), on_line, is_cancelled):
                 return _load_complete(home) or fetch()
         except OSError as error:
             raise BackendError(
@@ -215,7 +219,7 @@ class Wheelhouses:
         horovod: HorovodWheel | None,
         requirements: Sequence[str],
         on_line: OnLine,
-        cancelled: IsCancelled,
+        is_cancelled: IsCancelled,
     ) -> Wheelhouse:
         # Kept between tries: pip uses what is there already, and torch has 190 MB.
         part = home.with_name(f"{home.name}.part")
@@ -227,16 +231,16 @@ class Wheelhouses:
             requirement for requirement in requirements if requirement.startswith("torch==")
         )
         other_requirements = [requirement for requirement in requirements if requirement != torch]
-        self._download(part, target, other_requirements, PINNED, on_line, cancelled)
+        self._download(part, target, other_requirements, PINNED, on_line, is_cancelled)
         build = torch.partition("+")[2]
         try:
-            self._download(part, target, [torch], PINNED, on_line, cancelled)
+            self._download(part, target, [torch], PINNED, on_line, is_cancelled)
         except NoWheel:
             if not build:
                 raise
             # PyPI has one build of torch; the others are on PyTorch's own index.
             index = (*PINNED, "--extra-index-url", f"{TORCH_INDEX}{build}")
-            self._download(part, target, [torch], index, on_line, cancelled)
+            self._download(part, target, [torch], index, on_line, is_cancelled)
         files = [p for p in part.glob("*.whl") if _requirement(p.name) in requirements]
         if missing_requirements := {*requirements} - {_requirement(path.name) for path in files}:
             raise ValueError(f"pip succeeded but left out {sorted(missing_requirements)}")
@@ -251,7 +255,7 @@ class Wheelhouses:
         requirements: Sequence[str],
         options: Sequence[str],
         on_line: OnLine,
-        cancelled: IsCancelled,
+        is_cancelled: IsCancelled,
     ) -> None:
         pattern, minors, older_tags = _TAGS
         tags = [*(pattern.format(minor) for minor in minors), *older_tags, "linux"]
@@ -263,7 +267,7 @@ class Wheelhouses:
         argv += ["--python-version", target.python, "--implementation", "cp"]
         argv += ["--abi", abi, "--abi", "abi3", "--abi", "none"]
         argv += ["--dest", str(folder), *options, *requirements]
-        code, output = run_pip(argv, on_line, cancelled)
+        code, output = run_pip(argv, on_line, is_cancelled)
         if code:
             raise refusal(output, folder, str(target))
 
@@ -371,7 +375,7 @@ def _requirement(file_name: str) -> str:
 
 
 @contextmanager
-def locked(path: Path, on_line: OnLine, cancelled: IsCancelled) -> Iterator[None]:
+def locked(path: Path, on_line: OnLine, is_cancelled: IsCancelled) -> Iterator[None]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         is_waiting = False
@@ -383,7 +387,7 @@ def locked(path: Path, on_line: OnLine, cancelled: IsCancelled) -> Iterator[None
                 if not is_waiting:
                     on_line("Waiting for another set-up to fetch the wheels")
                 is_waiting = True
-                if cancelled():
+                if is_cancelled():
                     raise Cancelled from None
                 time.sleep(_POLL_S)
         yield
@@ -394,7 +398,7 @@ def locked(path: Path, on_line: OnLine, cancelled: IsCancelled) -> Iterator[None
 def run_pip(
     argv: Sequence[str],
     on_line: OnLine,
-    cancelled: IsCancelled,
+    is_cancelled: IsCancelled,
     cwd: Path | None = None,
     variables: Mapping[str, str] = {},
 ) -> tuple[int, str]:
@@ -426,7 +430,7 @@ def run_pip(
         reader.start()
         try:
             while True:
-                if cancelled():
+                if is_cancelled():
                     raise Cancelled
                 try:
                     line = lines.get(timeout=_POLL_S)

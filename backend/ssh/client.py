@@ -321,15 +321,15 @@ class _AcceptedKeyPolicy:
     def missing_host_key(self, client: object, hostname: str, key: Any) -> None:
         # Called for every key: paramiko itself has none to compare with.
         offered_key = host_key(self._hop.host, self._hop.port, key.get_name(), key.asbytes())
-        accepted = self._known_hosts.keys(self._hop.host, self._hop.port)
-        if any(accepted_key.text == offered_key.text for accepted_key in accepted):
+        accepted_keys = self._known_hosts.keys(self._hop.host, self._hop.port)
+        if any(accepted_key.text == offered_key.text for accepted_key in accepted_keys):
             return
-        if accepted:
+        if accepted_keys:
             # Also for a key of another kind: an attacker would simply offer that one.
             raise HostKeyChanged(
-                *ssh_errors.key_changed(offered_key, accepted[0]),
+                *ssh_errors.key_changed(offered_key, accepted_keys[0]),
                 offered_key,
-                accepted[0].fingerprint,
+                accepted_keys[0].fingerprint,
             )
         raise HostKeyUnknown(*ssh_errors.key_unknown(offered_key), offered_key)
 
@@ -349,9 +349,9 @@ class _Login:
 
     def authenticate(self, transport: Any) -> None:
         self._tried_names: list[str] = []
-        self._locked: list[str] = []
+        self._locked_keys: list[str] = []
         self._unusable_keys: list[ssh_errors.UnusableKey] = []
-        allowed: Sequence[str] = ()
+        allowed_types: Sequence[str] = ()
         limit_s = transport.auth_timeout
         for name, key in self._keys():
             key_id = name, bytes(key.asbytes())
@@ -364,7 +364,7 @@ class _Login:
                 transport.auth_publickey(self._hop.user, key)
             except paramiko.BadAuthenticationType as error:
                 self._tried_names.append(name)
-                allowed = error.allowed_types
+                allowed_types = error.allowed_types
                 break
             except (OSError, EOFError):
                 raise
@@ -387,14 +387,16 @@ class _Login:
                 if transport.is_authenticated():
                     return
                 raise LoginRefused(*ssh_errors.second_factor(self._hop))
-        if self._locked:
-            path = self._locked[0]
+        if self._locked_keys:
+            path = self._locked_keys[0]
             message_and_remedy = ssh_errors.locked(
                 path, self._hop, has_passphrase=bool(self._passphrase)
             )
             raise PassphraseNeeded(*message_and_remedy, path)
-        unusable = [*self._unsigned_keys.values(), *self._unusable_keys]
-        raise LoginRefused(*ssh_errors.no_login(self._hop, self._tried_names, allowed, unusable))
+        bad_keys = [*self._unsigned_keys.values(), *self._unusable_keys]
+        raise LoginRefused(
+            *ssh_errors.no_login(self._hop, self._tried_names, allowed_types, bad_keys)
+        )
 
     def _keys(self) -> Iterator[tuple[str, Any]]:
         """Yield keys and their origins; an sshd disconnects after some six wrong ones."""
@@ -429,7 +431,7 @@ class _Login:
                 self._unusable_keys.append(ssh_errors.unusable_key(path, content))
             else:
                 if key is None:
-                    self._locked.append(path)
+                    self._locked_keys.append(path)
                 else:
                     yield from self._certified_keys(f"{path}-cert.pub", content)
                     yield path, key
@@ -474,7 +476,7 @@ def _open(hop: Hop, gateway: Any, known_hosts: KnownHosts, passphrase: str, limi
 
 
 def _attempt(hop: Hop, gateway: Any, known_hosts: KnownHosts, login: _Login, limit_s: float) -> Any:
-    accepted = known_hosts.keys(hop.host, hop.port)
+    accepted_keys = known_hosts.keys(hop.host, hop.port)
     connection = fabric.Connection(
         hop.host,
         user=hop.user,
@@ -489,7 +491,7 @@ def _attempt(hop: Hop, gateway: Any, known_hosts: KnownHosts, login: _Login, lim
             "banner_timeout": limit_s,
             "auth_timeout": limit_s,
             "channel_timeout": limit_s,
-            "transport_factory": partial(_transport, [host_key.kind for host_key in accepted]),
+            "transport_factory": partial(_transport, [host_key.kind for host_key in accepted_keys]),
         },
     )
     connection.client.set_missing_host_key_policy(_AcceptedKeyPolicy(hop, known_hosts))
@@ -605,6 +607,6 @@ def _close(connections: Sequence[Any]) -> None:
         for connection in reversed(connections):
             connection.client.close()
 
-    closing = threading.Thread(target=close, daemon=True)
-    closing.start()
-    closing.join(_CLOSE_LIMIT_S)
+    close_thread = threading.Thread(target=close, daemon=True)
+    close_thread.start()
+    close_thread.join(_CLOSE_LIMIT_S)

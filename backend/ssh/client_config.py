@@ -44,7 +44,7 @@ def ask_ssh(ssh: str, address: NodeAddress, file: Path | None) -> dict[str, Any]
     argv += ["-l", address.user] if address.user else []
     argv += ["-p", str(address.port)] if address.port else []
     try:
-        done = subprocess.run(
+        completed_process = subprocess.run(
             [*argv, "--", address.host],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -56,15 +56,15 @@ def ask_ssh(ssh: str, address: NodeAddress, file: Path | None) -> dict[str, Any]
             f"ssh returned no settings for {sanitize(address.host)}: {sanitize(str(error), 160)}.",
             f"Run it in a terminal to see why: ssh -G {shlex.quote(address.host)}",
         ) from error
-    if done.returncode:
-        lines = os.fsdecode(done.stderr).splitlines()
+    if completed_process.returncode:
+        lines = os.fsdecode(completed_process.stderr).splitlines()
         message = "; ".join(line.strip(" .") for line in lines if ": terminating, " not in line)
         raise BackendError(
             f"ssh refuses its settings for {sanitize(address.host)}: “{sanitize(message, 300)}”.",
             _REMEDY,
         )
     settings: dict[str, Any] = {"identityfile": []}
-    for line in os.fsdecode(done.stdout).splitlines():
+    for line in os.fsdecode(completed_process.stdout).splitlines():
         key, _, value = line.partition(" ")
         if key == "identityfile":
             settings[key].append(value)
@@ -116,11 +116,11 @@ def readable(text: str) -> str:
 
 
 def _without_comment(line: str) -> str:
-    quoted = False
+    is_quoted = False
     for position, character in enumerate(line):
         if character == '"':
-            quoted = not quoted
-        elif character == "#" and not quoted and not line[position - 1 : position].strip():
+            is_quoted = not is_quoted
+        elif character == "#" and not is_quoted and not line[position - 1 : position].strip():
             return line[:position]
     return line
 
@@ -153,8 +153,8 @@ def _match(tokens: list[str]) -> str:
         else:
             return _NEVER
     # paramiko accepts "all" only alone; "final all" means "final".
-    narrower = [criterion for criterion in criteria if criterion != "all"]
-    return f"Match {shlex.join(narrower or criteria)}"
+    narrower_criteria = [criterion for criterion in criteria if criterion != "all"]
+    return f"Match {shlex.join(narrower_criteria or criteria)}"
 
 
 def unreadable(file: Path, error: BaseException) -> BackendError:

@@ -105,14 +105,14 @@ class UnusableKey(NamedTuple):
 def no_login(
     hop: Hop,
     tried_names: Sequence[str],
-    allowed: Sequence[str],
+    allowed_types: Sequence[str],
     unusable_keys: Sequence[UnusableKey],
 ) -> MessageAndRemedy:
     """Describe a refused login. A wrong user and a wrong key cannot be distinguished."""
     copy = ["ssh-copy-id", *(["-p", str(hop.port)] if hop.port != 22 else []), hop.account]
-    if allowed and "publickey" not in allowed:
+    if allowed_types and "publickey" not in allowed_types:
         return (
-            f"{hop.label} accepts {hop.user} by {' or '.join(map(sanitize, allowed))} only, "
+            f"{hop.label} accepts {hop.user} by {' or '.join(map(sanitize, allowed_types))} only, "
             "and Ringmaster needs a key.",
             f"Allow keys in sshd_config of {hop.label}: PubkeyAuthentication yes.",
         )
@@ -159,9 +159,9 @@ def unusable_key(path: str, content: bytes) -> UnusableKey:
     text = content.lstrip(b"\xef\xbb\xbf").strip()
     body = b"".join(line for line in text.splitlines() if not line.startswith(b"-----"))
     try:
-        inside = base64.b64decode(body)
+        key_bytes = base64.b64decode(body)
     except ValueError:  # the content is looked at below
-        inside = b""
+        key_bytes = b""
     if not text:
         return UnusableKey(path, "which is empty", "Copy that key here again.")
     if text.startswith(b"PuTTY-User-Key-File"):
@@ -169,9 +169,9 @@ def unusable_key(path: str, content: bytes) -> UnusableKey:
         return UnusableKey(path, "which is a PuTTY key", f"Convert it: puttygen {arguments}")
     if text.startswith((b"ssh-", b"ecdsa-", b"sk-")):
         return UnusableKey(path, "which is a public key", "Use the private one, without .pub.")
-    if b"sk-ssh-" in inside or b"sk-ecdsa-" in inside:
+    if b"sk-ssh-" in key_bytes or b"sk-ecdsa-" in key_bytes:
         return UnusableKey(path, "which is on a hardware security key", _ORDINARY)
-    if b"ssh-dss" in inside or b" DSA " in text:
+    if b"ssh-dss" in key_bytes or b" DSA " in text:
         return UnusableKey(path, "which is a DSA key", _ORDINARY)
     if text.startswith(b"-----BEGIN ") and b"-----END " not in text:
         return UnusableKey(path, "which is truncated", "Copy that key here again.")
@@ -236,8 +236,8 @@ def key_changed(offered_key: HostKey, accepted_key: HostKey) -> MessageAndRemedy
 
 
 def no_command(account: str, code: int, printed_text: str) -> MessageAndRemedy:
-    last = last_message(printed_text)
-    quotation = f" and printed “{sanitize(last, 120)}”" if last else ""
+    last_line = last_message(printed_text)
+    quotation = f" and printed “{sanitize(last_line, 120)}”" if last_line else ""
     return (
         f"The login shell of {account} ended with code {code} before any command began{quotation}.",
         f"Change {_RC_FILES} of {account}: they must not end or fail without a terminal.",
@@ -245,8 +245,8 @@ def no_command(account: str, code: int, printed_text: str) -> MessageAndRemedy:
 
 
 def login_waits(account: str, limit_s: float, printed_text: str) -> MessageAndRemedy:
-    last = last_message(printed_text)
-    quotation = f"; it printed “{sanitize(last, 120)}”" if last else ""
+    last_line = last_message(printed_text)
+    quotation = f"; it printed “{sanitize(last_line, 120)}”" if last_line else ""
     return (
         f"The login shell of {account} began no command within {seconds(limit_s)}{quotation}.",
         f"Change {_RC_FILES} of {account}: without a terminal they must ask nothing. If they do "
@@ -286,7 +286,7 @@ def short(error: BaseException) -> str:
 
 def _numbers(error: BaseException) -> set[int]:
     """Return all errno of an attempt; paramiko keeps one for each address of a name."""
-    inner = getattr(error, "errors", None)
-    errors = [error, *(inner.values() if isinstance(inner, dict) else ())]
+    inner_errors = getattr(error, "errors", None)
+    errors = [error, *(inner_errors.values() if isinstance(inner_errors, dict) else ())]
     numbers = (getattr(cause, "errno", None) for cause in errors)
     return {number for number in numbers if isinstance(number, int)}

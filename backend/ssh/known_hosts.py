@@ -21,13 +21,13 @@ from backend.records.nodes.entry import HostKey
 
 SSH_PORT = 22
 _FILE_MODE, _FOLDER_MODE = 0o600, 0o700
-_changing = threading.Lock()
+_change_lock = threading.Lock()
 
 
 def host_name(host: str, port: int) -> str:
     """Format a host as OpenSSH does: ``name``, or ``[name]:port`` if the port is not 22."""
-    lower = host.lower()
-    return lower if port == SSH_PORT else f"[{lower}]:{port}"
+    lower_host = host.lower()
+    return lower_host if port == SSH_PORT else f"[{lower_host}]:{port}"
 
 
 def fingerprint(blob: bytes) -> str:
@@ -95,7 +95,7 @@ class KnownHosts:
         Raises:
             BackendError: The file cannot be written; nothing was changed.
         """
-        with _changing:
+        with _change_lock:
             if any(known_key.text == key.text for known_key in self.keys(key.host, key.port)):
                 return
             self._replace([*self._lines(), f"{host_name(key.host, key.port)} {key.text}"])
@@ -107,7 +107,7 @@ class KnownHosts:
             BackendError: The file cannot be read or written; nothing was changed.
         """
         name = host_name(host, port)
-        with _changing:
+        with _change_lock:
             kept_lines, removed_count = [], 0
             for line in self._lines():
                 entry = _parse_line(line)
@@ -164,5 +164,5 @@ def _parse_line(line: str) -> _Line | None:
 
 def _address(name: str) -> tuple[str, int]:
     """Return host and port of what `host_name` wrote."""
-    host, closed, port = name.removeprefix("[").partition("]:")
-    return (host, int(port)) if closed and port.isdecimal() else (name, SSH_PORT)
+    host, bracket, port = name.removeprefix("[").partition("]:")
+    return (host, int(port)) if bracket and port.isdecimal() else (name, SSH_PORT)

@@ -65,7 +65,7 @@ class Stream:
     def __init__(self, mark: bytes, on_line: Callable[[str], None] | None) -> None:
         self._mark = mark
         self._on_line = on_line
-        self._pending = b""
+        self._pending_bytes = b""
         self._line = bytearray()
         self._content = bytearray()
         self.login_output = b""
@@ -80,20 +80,20 @@ class Stream:
     def feed(self, chunk: bytes) -> None:
         if self.code is not None:
             return
-        self._pending += chunk
+        self._pending_bytes += chunk
         if not self.has_begun and not self._find_begin():
             return
-        inside, mark, tail = self._pending.partition(self._mark)
+        output, mark, tail = self._pending_bytes.partition(self._mark)
         if not mark:
             # The beginning of the mark may have arrived already.
             held_bytes = next(
-                (n for n in range(len(self._mark) - 1, 0, -1) if inside.endswith(self._mark[:n])), 0
+                (n for n in range(len(self._mark) - 1, 0, -1) if output.endswith(self._mark[:n])), 0
             )
-            cut = len(inside) - held_bytes
-            self._add_content(inside[:cut])
-            self._pending = inside[cut:]
+            cut_index = len(output) - held_bytes
+            self._add_content(output[:cut_index])
+            self._pending_bytes = output[cut_index:]
         elif b"\n" in tail:
-            self._add_content(inside)
+            self._add_content(output)
             self.code = int(tail.partition(b"\n")[0])
             self.end()
 
@@ -103,12 +103,12 @@ class Stream:
             self._pass_lines()
 
     def _find_begin(self) -> bool:
-        login_output, mark, tail = self._pending.partition(self._mark + b"\n")
+        login_output, mark, tail = self._pending_bytes.partition(self._mark + b"\n")
         if not mark:
-            self._pending = login_output[-OUTPUT_LIMIT_BYTES:]
-            self.login_output = self._pending
+            self._pending_bytes = login_output[-OUTPUT_LIMIT_BYTES:]
+            self.login_output = self._pending_bytes
             return False
-        self.login_output, self._pending, self.has_begun = login_output, tail, True
+        self.login_output, self._pending_bytes, self.has_begun = login_output, tail, True
         return True
 
     def _add_content(self, chunk: bytes) -> None:
@@ -116,11 +116,11 @@ class Stream:
         del self._content[:-OUTPUT_LIMIT_BYTES]
         if self._on_line is None:
             return
-        *lines, last = chunk.split(b"\n")
+        *lines, last_line = chunk.split(b"\n")
         for line in lines:
             self._line += line
             self._pass_lines()
-        self._line += last
+        self._line += last_line
         if len(self._line) > _LINE_LIMIT_BYTES:
             self._pass_lines()
 
@@ -182,11 +182,11 @@ def execute(
     deadline = time.monotonic() + limit_s
     out, err = Stream(mark, on_line), Stream(mark, on_line)
     channel.exec_command(in_any_shell(f"set -- {shlex.join([*halves, *argv])}; {_SCRIPT}"))
-    unsent = memoryview(input)
-    if not unsent:
+    unsent_bytes = memoryview(input)
+    if not unsent_bytes:
         channel.shutdown_write()
-    with selectors.DefaultSelector() as ready:
-        ready.register(channel, selectors.EVENT_READ)
+    with selectors.DefaultSelector() as selector:
+        selector.register(channel, selectors.EVENT_READ)
         while out.code is None or err.code is None:
             # Read this flag first: data that arrives meanwhile is read in the next round.
             is_over = channel.eof_received or channel.closed
@@ -197,11 +197,11 @@ def execute(
             remaining_s = deadline - time.monotonic()
             if remaining_s <= 0:
                 raise TimeoutError if out.has_begun else LoginTimeout(_login_output(out, err))
-            if unsent and out.has_begun and channel.send_ready():
-                unsent = _send(channel, unsent)
+            if unsent_bytes and out.has_begun and channel.send_ready():
+                unsent_bytes = _send(channel, unsent_bytes)
                 continue
-            ready.select(
-                min(remaining_s, _SENDING_POLL_S) if unsent and out.has_begun else remaining_s
+            selector.select(
+                min(remaining_s, _SENDING_POLL_S) if unsent_bytes and out.has_begun else remaining_s
             )
     return CommandEnd(out, err, out.code)
 
@@ -229,12 +229,12 @@ def _read(channel: Channel, out: Stream, err: Stream) -> bool:
     return has_data
 
 
-def _send(channel: Channel, unsent: memoryview) -> memoryview:
+def _send(channel: Channel, unsent_bytes: memoryview) -> memoryview:
     try:
-        unsent = unsent[channel.send(bytes(unsent[:_PIECE_BYTES])) :]
+        unsent_bytes = unsent_bytes[channel.send(bytes(unsent_bytes[:_PIECE_BYTES])) :]
     except OSError:
         # The command ended without reading all input; its exit code will follow.
         return memoryview(b"")
-    if not unsent:
+    if not unsent_bytes:
         channel.shutdown_write()
-    return unsent
+    return unsent_bytes

@@ -156,11 +156,11 @@ class SftpFiles:
                 self._client.remove(path)
                 raise
 
-    def rename(self, old: str, new: str) -> None:
-        """Rename; FileExistsError if ``new`` exists, FileNotFoundError if ``old`` does not."""
-        self._client.stat(old)
-        with self._changing(new):
-            self._client.rename(old, new)
+    def rename(self, old_path: str, new_path: str) -> None:
+        """Rename; FileExistsError if the target exists, FileNotFoundError without the source."""
+        self._client.stat(old_path)
+        with self._changing(new_path):
+            self._client.rename(old_path, new_path)
 
     def remove(self, path: str) -> None:
         """Remove one file; a missing one is not an error."""
@@ -251,15 +251,15 @@ class SftpFiles:
         size: int,
         on_bytes: OnBytes | None,
     ) -> None:
-        done = 0
-        while done < size:
-            chunk = next(chunks, b"")[: size - done]
+        done_bytes = 0
+        while done_bytes < size:
+            chunk = next(chunks, b"")[: size - done_bytes]
             if not chunk:
-                raise _TruncatedFile(done, size)
+                raise _TruncatedFile(done_bytes, size)
             write(chunk)
-            done += len(chunk)
+            done_bytes += len(chunk)
             if on_bytes is not None:
-                on_bytes(done, size)
+                on_bytes(done_bytes, size)
 
     @contextmanager
     def _reading(self, path: str) -> Iterator[None]:
@@ -333,11 +333,11 @@ def _chunks(remote: Any, start: int, end: int) -> Iterator[bytes]:
         for n in range(0, len(offsets), _PIECES_PER_BATCH)
     ]
     remote.seek(start)
-    for requested, batch in pairwise([[], *batches, []]):
+    for requested_batch, batch in pairwise([[], *batches, []]):
         if batch:
             remote._prefetching, remote._prefetch_done = True, False
             remote._prefetch_thread(batch, None)
-        for _, size in requested:
+        for _, size in requested_batch:
             chunk = bytes(remote.read(size))
             if not chunk:
                 return
@@ -356,8 +356,8 @@ def _remote_file(path: str, status: Any) -> RemoteFile:
 
 
 class _TruncatedFile(OSError):
-    def __init__(self, done: int, size: int) -> None:
-        super().__init__(f"{done} of {size} bytes")
+    def __init__(self, done_bytes: int, size: int) -> None:
+        super().__init__(f"{done_bytes} of {size} bytes")
 
 
 def _write_local(file: BinaryIO, chunk: bytes, target: Path) -> None:

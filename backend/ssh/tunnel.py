@@ -66,7 +66,7 @@ class Tunnel:
             swallowed(error)
             return _Server((_LOCAL, 0), Handler)
 
-    def _serve(self, local: socket.socket) -> None:
+    def _serve(self, local_socket: socket.socket) -> None:
         try:
             remote = self._open_port()
         except BackendError as error:
@@ -74,7 +74,7 @@ class Tunnel:
             swallowed(error)
             return
         with remote, suppress(OSError):
-            while _pass_on(local, remote):
+            while _pass_on(local_socket, remote):
                 pass
 
     def _open_port(self) -> Any:
@@ -88,10 +88,10 @@ class Tunnel:
                 return self._shell.open_port(self._remote_port)
 
 
-def _pass_on(local: socket.socket, remote: Any) -> bool:
+def _pass_on(local_socket: socket.socket, remote: Any) -> bool:
     """Pass what arrives to the other side; return False after an end."""
-    readable, _, _ = select.select((local, remote), (), ())
-    for source, target in ((local, remote), (remote, local)):
+    readable, _, _ = select.select((local_socket, remote), (), ())
+    for source, target in ((local_socket, remote), (remote, local_socket)):
         if source in readable:
             content = source.recv(_CHUNK_BYTES)
             if not content:

@@ -101,9 +101,9 @@ class _ServedShard:
             next(gradient_iterator) if is_sent else None for is_sent in message["sent"]
         ]
         for index in compress(range(len(all_gradients)), message["sent"]):
-            if not self.server.trained[index]:
+            if not self.server.trained_flags[index]:
                 self._thaw(index)
-        self.server.push(worker, all_gradients, message["rate"], fetches=message["fetch"])
+        self.server.push(worker, all_gradients, message["rate"], does_fetch=message["fetch"])
 
     def _thaw(self, index: int) -> None:
         parameter = self.parameters[index]
@@ -115,7 +115,7 @@ class _ServedShard:
 
     @property
     def trained(self) -> bytes:
-        return bytes(self.server.trained)
+        return bytes(self.server.trained_flags)
 
 
 @dataclass
@@ -165,8 +165,8 @@ class ShardServer:
                     if message["kind"] == "push":
                         shard.apply(worker, message, gradients)
                     values = shard.server.pull(worker) if message.get("fetch", True) else []
-                    sent = shard.trained if values else b""
-                channel.send({"sent": sent}, values)
+                    sent_content = shard.trained if values else b""
+                channel.send({"sent": sent_content}, values)
         except PeerLost as error:
             # Rank 0 has the same worker and reports it.
             swallowed(error)
@@ -240,13 +240,13 @@ class AsyncServer(Leader):
     def _step_samples(self) -> int:
         return self._config.global_batch_size
 
-    def _restore(self, saved: dict[str, Any]) -> None:
-        super()._restore(saved)
+    def _restore(self, saved_state: dict[str, Any]) -> None:
+        super()._restore(saved_state)
         self._seek_order()
         # A synchronous job takes the first remaining samples of the epoch.
         self._state.done_spans = self._order.done_position_spans()
-        if len(saved["ranks"]) == self._config.workers:
-            self._saved_states = dict(zip(self._workers, saved["ranks"], strict=True))
+        if len(saved_state["ranks"]) == self._config.workers:
+            self._saved_states = dict(zip(self._workers, saved_state["ranks"], strict=True))
 
     def _seek_order(self) -> None:
         state = self._state
@@ -415,11 +415,11 @@ class AsyncServer(Leader):
             **self._push_rate.add(now_s, sample_count),
             "server queue": float(len(self._waiting_workers)),
         }
-        pending = PendingStep(
+        pending_step = PendingStep(
             *(state.step, state.epoch, state.epoch_step, message["rate"], since_last_push_s),
             *(self._config.gradient_norm is not None, metrics),
         )
-        self._held_step = pending, self._step_result(worker, message)
+        self._held_step = pending_step, self._step_result(worker, message)
 
     def _step_result(self, worker: int, message: Any) -> StepResult:
         ranks, loss = range(self._rendezvous.world_size), message["loss"]

@@ -113,32 +113,7 @@ class AsyncWorker:
         self._traits = collect_traits(subject, self.launch, self.device)
         self._sizes = self._traits[0]
         self._epoch_batches: tuple[object, list[BatchIndices]] = (None, [])
-        on_gpu = self.device.type == "cuda"
-        self._training_sampler, self._validation_sampler = TaskSampler(), TaskSampler()
-        self._batches = make_loader(
-            subject.training, self._training_sampler, config.loader_workers, on_gpu
-        )
-        self._evaluation: Evaluation | None = None
-        if subject.validation is not None:
-            self._validation_order = ValidationOrder(self._sizes[1], config.batch_size, 0, 1)
-            self._validation = make_loader(
-                subject.validation, self._validation_sampler, config.loader_workers, on_gpu
-            )
-            self._evaluation = Evaluation(
-                self._validation,
-                self._validation_order,
-                SingleProcess(),
-                self.device,
-                self.beat,
-                self.batch,
-                config.precision,
-                AnswerReader(self._validation_order, self._sizes[1])
-                if config.follow_samples
-                else None,
-            )
-            saved_random = random_state(self.device)
-            self._evaluation.rehearse(self._model)
-            restore_random_state(saved_random, self.device)
+        self._make_loaders(subject)
         self._buffer_watch = BufferWatch(
             self._model, self.device, may_restore=not self.launch.config.stop_on_nan
         )
@@ -161,6 +136,29 @@ class AsyncWorker:
         self._cpu_wait = CpuWait(torch.get_num_threads())
         self._exchange_ms = 0.0
 
+    def _make_loaders(self, subject: Subject) -> None:
+        config, on_gpu = self.launch.config, self.device.type == "cuda"
+        self._training_sampler, self._validation_sampler = TaskSampler(), TaskSampler()
+        self._batches = make_loader(
+            subject.training, self._training_sampler, config.loader_workers, on_gpu
+        )
+        self._evaluation: Evaluation | None = None
+        if subject.validation is not None:
+            self._validation_order = ValidationOrder(self._sizes[1], config.batch_size, 0, 1)
+            self._validation = make_loader(
+                subject.validation, self._validation_sampler, config.loader_workers, on_gpu
+            )
+            self._evaluation = Evaluation(
+                *(self._validation, self._validation_order, SingleProcess(), self.device),
+                *(self.beat, self.batch, config.precision),
+                AnswerReader(self._validation_order, self._sizes[1])
+                if config.follow_samples
+                else None,
+            )
+            saved_random = random_state(self.device)
+            self._evaluation.rehearse(self._model)
+            restore_random_state(saved_random, self.device)
+
     def _read_weights(self, subject: Subject, number: int) -> list[str] | None:
         """Read the first weights of the job: servers send only the trained parameters.
 
@@ -169,9 +167,9 @@ class AsyncWorker:
         launch = self.launch
         path = Path(launch.resume_from or launch.start_from)
         if launch.resume_from:
-            saved = load_checkpoint(path)
-            fit_weights(self._model, saved["model"], path.name)
-            ranks = saved["ranks"]
+            checkpoint = load_checkpoint(path)
+            fit_weights(self._model, checkpoint["model"], path.name)
+            ranks = checkpoint["ranks"]
             rank_state = ranks[number if len(ranks) == launch.config.workers else 0]
             names: list[str] | None = rank_state.get("frozen")
             return names

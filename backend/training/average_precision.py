@@ -182,10 +182,10 @@ def _match_boxes(
     is_free = [True] * count
     hits: list[bool | None] = []
     for row, optional_overlap in zip(box_overlaps, optional_overlaps, strict=True):
-        best, best_index = min(threshold, 1 - 1e-10), -1
+        best_overlap, best_index = min(threshold, 1 - 1e-10), -1
         for number, overlap in enumerate(row):
-            if is_free[number] and overlap >= best:
-                best, best_index = overlap, number
+            if is_free[number] and overlap >= best_overlap:
+                best_overlap, best_index = overlap, number
         is_optional = best_index < 0 and optional_overlap >= min(threshold, 1 - 1e-10)
         hits.append(None if is_optional else best_index >= 0)
         if best_index >= 0:

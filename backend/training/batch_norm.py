@@ -65,7 +65,7 @@ def _normalize(
     module._check_input_dim(batch)  # type: ignore[no-untyped-call]
     values = batch.float() if batch.dtype in (torch.float16, torch.bfloat16) else batch
     own_variance, own_mean = torch.var_mean(
-        values, [dim for dim in range(values.ndim) if dim != 1], correction=0
+        values, [axis for axis in range(values.ndim) if axis != 1], correction=0
     )
     # Of 64 bits, so that a mean much larger than the deviation does not cancel it.
     own_variance, own_mean = own_variance.double(), own_mean.double()

@@ -132,12 +132,12 @@ def rank_buffers(
 
 
 def restore_buffers(
-    model: torch.nn.Module, saved: Mapping[str, torch.Tensor] | Sequence[torch.Tensor]
+    model: torch.nn.Module, tensors: Mapping[str, torch.Tensor] | Sequence[torch.Tensor]
 ) -> None:
     """Restore the buffers of `rank_buffers`; a list comes from a checkpoint before 0.1.0."""
     model_buffers = dict(model.named_buffers())
     saved_buffers = (
-        saved if isinstance(saved, Mapping) else dict(zip(model_buffers, saved, strict=False))
+        tensors if isinstance(tensors, Mapping) else dict(zip(model_buffers, tensors, strict=False))
     )
     for name, buffer in saved_buffers.items():
         if name in model_buffers:
@@ -185,11 +185,9 @@ def restore_random_state(state: dict[str, Any], device: torch.device) -> None:
     random.setstate((python["version"], tuple(python["words"].tolist()), python["gauss"]))
     numpy = sys.modules.get("numpy")
     if "numpy" in state and numpy is not None:
-        saved = state["numpy"]
-        keys = numpy.array(saved["keys"].tolist(), dtype="uint32")
-        numpy.random.set_state(
-            (saved["kind"], keys, saved["place"], saved["has_gauss"], saved["cached"])
-        )
+        rng = state["numpy"]
+        keys = numpy.array(rng["keys"].tolist(), dtype="uint32")
+        numpy.random.set_state((rng["kind"], keys, rng["place"], rng["has_gauss"], rng["cached"]))
     if "cuda" in state and device.type == "cuda":
         torch.cuda.set_rng_state(state["cuda"], device)
 

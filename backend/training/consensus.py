@@ -185,9 +185,9 @@ def _square(value: torch.Tensor) -> torch.Tensor:
     return squares.view(-1, *[1] * (value.ndim - 1))
 
 
-def _at_most(value: torch.Tensor, bound: torch.Tensor) -> torch.Tensor:
-    """Return ``value`` with each sample's norm limited to that of ``bound``."""
-    factor = (_square(bound) / (_square(value) + _EPSILON)).sqrt()
+def _at_most(value: torch.Tensor, upper_bound: torch.Tensor) -> torch.Tensor:
+    """Return ``value`` with each sample's norm limited to that of ``upper_bound``."""
+    factor = (_square(upper_bound) / (_square(value) + _EPSILON)).sqrt()
     return value * factor.clamp(max=1.0)
 
 

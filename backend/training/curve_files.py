@@ -35,15 +35,15 @@ class HistoryFile:
         self._path = path
         self._file: IO[bytes] | None = None
         self._flushed_end: int | None = None
-        self._unflushed = b""
+        self._unflushed_bytes = b""
         self._written_bytes = 0
-        """The number of bytes of ``_unflushed`` that are in the file."""
+        """The number of bytes of ``_unflushed_bytes`` that are in the file."""
         self._flushed_s = -FLUSH_INTERVAL_S
         self._has_failed = False
 
     @property
     def is_flushed(self) -> bool:
-        return not self._unflushed
+        return not self._unflushed_bytes
 
     def append(self, blocks: Iterable[Block], flush: bool = False) -> None:
         """Write ``blocks`` and waiting blocks; flush at intervals, or at once on request.
@@ -51,8 +51,8 @@ class HistoryFile:
         Raises:
             OSError: The disk accepted nothing; all blocks wait for the next call.
         """
-        self._unflushed += b"".join(encode(block) for block in blocks)
-        if not self._unflushed:
+        self._unflushed_bytes += b"".join(encode(block) for block in blocks)
+        if not self._unflushed_bytes:
             return
         now_s = time.monotonic()
         # After a failure only a flush shows that the disk accepts data again.
@@ -60,11 +60,11 @@ class HistoryFile:
         self._has_failed = True
         file, end = self._open()
         try:
-            content = self._unflushed[self._written_bytes :]
+            content = self._unflushed_bytes[self._written_bytes :]
             # Unbuffered, and a disk that is nearly full accepts a part without an error.
             if content and file.write(content) != len(content):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            self._written_bytes = len(self._unflushed)
+            self._written_bytes = len(self._unflushed_bytes)
             if flush:
                 os.fsync(file.fileno())
         except OSError:
@@ -74,7 +74,7 @@ class HistoryFile:
         if flush:
             self._flushed_end = end + self._written_bytes
             self._flushed_s = now_s
-            self._unflushed, self._written_bytes = b"", 0
+            self._unflushed_bytes, self._written_bytes = b"", 0
 
     def close(self) -> None:
         if self._file is not None:

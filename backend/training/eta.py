@@ -26,14 +26,14 @@ class Eta:
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._window: deque[tuple[int, float]] = deque()
-        self._steps = 0
-        self._seconds = 0.0
+        self._step_times: deque[tuple[int, float]] = deque()
+        self._window_steps = 0
+        self._window_s = 0.0
         self._all_steps = 0
         self._saves_s = 0.0
         self._evaluation_batches = 0
         self._rehearsed_batch_s: float | None = None
-        self._evaluations: deque[float] = deque(maxlen=5)
+        self._evaluation_times: deque[float] = deque(maxlen=5)
         self._evaluation_start_s: float | None = None
         self._evaluated_batches = 0
 
@@ -44,17 +44,20 @@ class Eta:
 
     def add_steps(self, count: int, seconds: float) -> None:
         """Record the seconds that ``count`` more steps took together."""
-        self._window.append((count, seconds))
-        self._steps += count
+        self._step_times.append((count, seconds))
+        self._window_steps += count
         self._all_steps += count
-        self._seconds += seconds
-        while len(self._window) > 1:
-            old_count, old_seconds = self._window[0]
-            if self._seconds - old_seconds <= _WINDOW_S or self._steps - old_count < MIN_STEPS:
+        self._window_s += seconds
+        while len(self._step_times) > 1:
+            old_count, old_seconds = self._step_times[0]
+            if (
+                self._window_s - old_seconds <= _WINDOW_S
+                or self._window_steps - old_count < MIN_STEPS
+            ):
                 return
-            self._window.popleft()
-            self._steps -= old_count
-            self._seconds -= old_seconds
+            self._step_times.popleft()
+            self._window_steps -= old_count
+            self._window_s -= old_seconds
 
     def add_save(self, seconds: float) -> None:
         """Record the seconds in which the training waited for a checkpoint."""
@@ -64,13 +67,13 @@ class Eta:
         self._evaluation_start_s = self._monotonic()
         self._evaluated_batches = 0
 
-    def add_batches(self, batches: int) -> None:
+    def add_batches(self, batch_count: int) -> None:
         """Record the number of finished batches of the current evaluation."""
-        self._evaluated_batches = batches
+        self._evaluated_batches = batch_count
 
     def end_evaluation(self, seconds: float) -> None:
         """Record the seconds of an evaluation."""
-        self._evaluations.append(seconds)
+        self._evaluation_times.append(seconds)
         self._evaluation_start_s = None
 
     def remaining_s(self, steps: int, evaluations: int) -> float | None:
@@ -90,21 +93,21 @@ class Eta:
         """Return the seconds of a step, with all work between steps, over a whole epoch."""
         if self._all_steps < MIN_STEPS:
             return None
-        evaluation = self._evaluation_s if has_evaluations else 0.0
-        return self._step_s + evaluation / max(1, steps_per_epoch)
+        evaluation_s = self._evaluation_s if has_evaluations else 0.0
+        return self._step_s + evaluation_s / max(1, steps_per_epoch)
 
     @property
     def _step_s(self) -> float:
-        return self._seconds / self._steps + self._saves_s / self._all_steps
+        return self._window_s / self._window_steps + self._saves_s / self._all_steps
 
     @property
     def _evaluation_s(self) -> float:
-        if self._evaluations:
-            return statistics.fmean(self._evaluations)
+        if self._evaluation_times:
+            return statistics.fmean(self._evaluation_times)
         if self._evaluation_start_s is not None and self._evaluated_batches:
             elapsed_s = self._monotonic() - self._evaluation_start_s
             return elapsed_s * max(1.0, self._evaluation_batches / self._evaluated_batches)
         batch_s = self._rehearsed_batch_s
         if batch_s is None:
-            batch_s = _FORWARD_SHARE * self._seconds / self._steps
+            batch_s = _FORWARD_SHARE * self._window_s / self._window_steps
         return self._evaluation_batches * batch_s

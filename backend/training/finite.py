@@ -113,7 +113,7 @@ def not_finite_names(content: Mapping[str, Any], expected_names: Collection[str]
 
     Args:
         content: See `checkpoint_content.content`.
-        expected: Names of the model's tensors that hold NaN on purpose.
+        expected_names: Names of the model's tensors that hold NaN on purpose.
     """
     optimized_names = list(content.get("optimized", ()))
     model = content.get("model", {})

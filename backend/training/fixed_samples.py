@@ -98,9 +98,9 @@ class AnswerReader:
         shares = self._form.class_shares(output, size, rows) if self._form is not None else None
         if shares is None:
             raise LookupError
-        highest = (column.tolist() for column in shares.max(1))
-        best = zip(*highest, strict=True)
-        return [[[n, share]] if math.isfinite(share) else [] for share, n in best]
+        top_values = (column.tolist() for column in shares.max(1))
+        top_pairs = zip(*top_values, strict=True)
+        return [[[n, share]] if math.isfinite(share) else [] for share, n in top_pairs]
 
     @property
     def cost_share(self) -> float:
@@ -117,10 +117,10 @@ def _best_boxes(output: Mapping[str, Any]) -> Answer:
     columns = [torch.as_tensor(output[name]).detach().cpu().double() for name in names]
     rows = torch.cat([column.reshape(len(columns[0]), -1) for column in columns], 1)
     rows = rows[rows.isfinite().all(1)]
-    best: Answer = rows[
+    best_answer: Answer = rows[
         rows[:, 1].argsort(descending=True, stable=True)[: sample_history.BOX_COUNT]
     ].tolist()
-    return best
+    return best_answer
 
 
 class SampleRecorder:

@@ -129,9 +129,9 @@ class Leader(ABC):
     def _rank_states(self) -> list[Any]:
         """Return the state of each worker for a checkpoint."""
 
-    def _restore(self, saved: dict[str, Any]) -> None:
+    def _restore(self, saved_state: dict[str, Any]) -> None:
         """Restore the rest of a checkpoint, after model and `_state`."""
-        state = saved["optimizer"]
+        state = saved_state["optimizer"]
         groups = self._optimizer.state_dict()["param_groups"]
         for group, own_group in zip(state["param_groups"], groups, strict=True):
             # Older checkpoints have only the parameters trained from the start: the first.
@@ -331,8 +331,8 @@ class Leader(ABC):
     def _with_parameters(
         self, worker: int, answer: dict[str, Any]
     ) -> tuple[dict[str, Any], list[torch.Tensor]]:
-        sent, values = self._parameters_for(worker)
-        return {**answer, "sent": sent}, values
+        sent_content, values = self._parameters_for(worker)
+        return {**answer, "sent": sent_content}, values
 
     def _wait_for_answer(
         self, worker: int, channel: Channel, make_answer: Callable[[], dict[str, Any] | None]
@@ -401,9 +401,9 @@ class Leader(ABC):
     def _commit(self, hold: bool) -> None:
         """Report the last step; with ``hold``, keep it back until the validation has ended."""
         if self._held_step is not None:
-            pending, result = self._held_step
+            pending_step, result = self._held_step
             self._held_step = None
-            self._progress.step_recorder.pending_steps.append(pending)
+            self._progress.step_recorder.pending_steps.append(pending_step)
             self._progress.step_recorder.commit(result, hold)
 
     def _drop_worker(self, worker: int, has_ended: bool) -> None:

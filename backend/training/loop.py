@@ -67,7 +67,7 @@ from backend.training.strategies.base import (
     trainable_parameters,
 )
 from backend.training.strategies.local_steps import LocalSteps, Periods
-from backend.training.subject import collect_traits, open_subject, require_same_traits
+from backend.training.subject import Subject, collect_traits, open_subject, require_same_traits
 from backend.training.train_state import Batch, Outcome, Rank0Services, TrainState
 
 LOSS_LIMIT_S = 60.0
@@ -108,39 +108,15 @@ class Trainer:
     # --- set-up ---------------------------------------------------------------------------------
 
     def _set_up(self) -> None:
-        config, rank, size = self.config, self.strategy.rank, self.strategy.world_size
+        config = self.config
         self.beat.beat(Phase.SETUP)
         set_precision(self.device, config.precision)
-        subject = open_subject(self.launch, self.device, rank, self.beat)
-        training, validation, self._model = subject.training, subject.validation, subject.model
+        subject = open_subject(self.launch, self.device, self.strategy.rank, self.beat)
+        self._model = subject.model
         own_traits, *other_traits = self._gather(collect_traits(subject, self.launch, self.device))
         for other_rank, rank_traits in enumerate(other_traits, 1):
             require_same_traits(own_traits, rank_traits, other_rank, self.launch)
-        is_split = self.strategy.is_split
-        shard = (0, 1) if is_split else (rank, size)
-        self._order = TrainingOrder(
-            len(training),
-            config.batch_size,
-            *shard,
-            config.seed,
-            config.accumulate,
-            training.weights(),
-        )
-        on_gpu = self.device.type == "cuda"
-        self._loader = make_loader(training, self._order, config.loader_workers, on_gpu, is_split)
-        self._evaluation: Evaluation | None = None
-        if validation is not None:
-            order = ValidationOrder(len(validation), config.batch_size, *shard)
-            self._evaluation = Evaluation(
-                make_loader(validation, order, config.loader_workers, on_gpu, is_split),
-                order,
-                self.strategy,
-                self.device,
-                self.beat,
-                self.batch,
-                config.precision,
-                AnswerReader(order, len(validation)) if config.follow_samples else None,
-            )
+        self._make_loaders(subject)
         self._state_shapes = user_code.state_shapes(self._model)
         self._optimizer = make_optimizer(config, self._model, trained_parameters(self._model))
         self._scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == "float16")
@@ -155,10 +131,46 @@ class Trainer:
         self._rank_state: dict[str, Any] | None = None
         self._averaged_state: dict[str, Any] | None = None
         self._saved_periods: dict[str, Any] | None = None
-        self._user_dataset = training.user_dataset
+        self._user_dataset = subject.training.user_dataset
         self._input_form: dict[str, Any] | None = None
         self._saved_random: dict[str, Any] | None = None
         self._progress.open(subject, self._restore)
+        self._share_model()
+        self.beat.beat(Phase.SETUP)
+        evaluation_batch_s = self._rehearse_validation()
+        self._order.seek(
+            self.train_state.epoch, self.train_state.position, self.train_state.done_spans
+        )
+        self._progress.plan(
+            remaining_steps=self._order.remaining_steps,
+            steps_per_epoch=self._order.steps_per_epoch,
+            evaluation_batches=self._evaluation.max_batch_count if self._evaluation else 0,
+            evaluation_batch_s=evaluation_batch_s,
+            step_samples=self._order.global_batch,
+        )
+
+    def _make_loaders(self, subject: Subject) -> None:
+        config, strategy = self.config, self.strategy
+        training, validation, is_split = subject.training, subject.validation, strategy.is_split
+        shard = (0, 1) if is_split else (strategy.rank, strategy.world_size)
+        sizes = len(training), config.batch_size
+        self._order = TrainingOrder(
+            *sizes, *shard, config.seed, config.accumulate, training.weights()
+        )
+        on_gpu = self.device.type == "cuda"
+        self._loader = make_loader(training, self._order, config.loader_workers, on_gpu, is_split)
+        self._evaluation: Evaluation | None = None
+        if validation is not None:
+            order = ValidationOrder(len(validation), config.batch_size, *shard)
+            self._evaluation = Evaluation(
+                make_loader(validation, order, config.loader_workers, on_gpu, is_split),
+                *(order, strategy, self.device, self.beat, self.batch, config.precision),
+                AnswerReader(order, len(validation)) if config.follow_samples else None,
+            )
+
+    def _share_model(self) -> None:
+        """Make the model the same on all ranks, and prepare its passes."""
+        config = self.config
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         self.strategy.share_model(self._model)
         self._optimizer = self.strategy.shard(
@@ -184,18 +196,6 @@ class Trainer:
         )
         self._forward_pass = ForwardPass(self._model)
         self._forward = self.strategy.parallel(self._forward_pass)
-        self.beat.beat(Phase.SETUP)
-        evaluation_batch_s = self._rehearse_validation()
-        self._order.seek(
-            self.train_state.epoch, self.train_state.position, self.train_state.done_spans
-        )
-        self._progress.plan(
-            remaining_steps=self._order.remaining_steps,
-            steps_per_epoch=self._order.steps_per_epoch,
-            evaluation_batches=self._evaluation.max_batch_count if self._evaluation else 0,
-            evaluation_batch_s=evaluation_batch_s,
-            step_samples=self._order.global_batch,
-        )
 
     def _rehearse_validation(self) -> float | None:
         """Try the validation before the first step: after an epoch its errors would cost hours.

@@ -35,8 +35,8 @@ class ModelParts:
             parameters.
     """
 
-    def __init__(self, model: torch.nn.Module, cut: Sequence[str], count: int, data: Any) -> None:
-        """Cut ``model`` into ``count`` parts: after the modules in ``cut``, or else in balance.
+    def __init__(self, model: torch.nn.Module, cuts: Sequence[str], count: int, data: Any) -> None:
+        """Cut ``model`` into ``count`` parts: after the modules ``cuts``, or in balance.
 
         Args:
             data: A batch, on the model's device.
@@ -47,12 +47,12 @@ class ModelParts:
         self.model = model
         was_training = model.training
         model.train()
-        training = _ModelTracer(model, cut)
+        training = _ModelTracer(model, cuts)
         model.eval()
-        evaluation = _ModelTracer(model, cut)
+        evaluation = _ModelTracer(model, cuts)
         with torch.no_grad():
             output, costs = _measure_costs(model, data)
-        self.names = tuple(cut) or _balanced_cuts(training, costs, count, self._is_trained)
+        self.names = tuple(cuts) or _balanced_cuts(training, costs, count, self._is_trained)
         self.names = tuple(sorted(self.names, key=training.output_index))
         self._graphs = {
             mode: trace.part_graphs(self.names)
@@ -162,16 +162,16 @@ class _SingleArgument(torch.nn.Module):
 class _ModelTracer(fx.Tracer):
     """Tracer of the graph of a model, in the order of the forward pass."""
 
-    def __init__(self, model: torch.nn.Module, cut: Sequence[str]) -> None:
+    def __init__(self, model: torch.nn.Module, cuts: Sequence[str]) -> None:
         super().__init__()
         module_names = [name for name, _ in model.named_modules() if name]
-        for name in cut:
+        for name in cuts:
             if name not in module_names:
                 raise BackendError(
                     f"strategy.cut names “{name}”, but the model has no such module.",
                     f"It has {name_list(module_names)}.",
                 )
-        self._cut = [f"{_ROOT}.{name}" for name in cut]
+        self._cut_paths = [f"{_ROOT}.{name}" for name in cuts]
         self._outputs: dict[str, fx.Node] = {}
         self._module = _SingleArgument(model)
         try:
@@ -187,7 +187,7 @@ class _ModelTracer(fx.Tracer):
 
     def is_leaf_module(self, m: torch.nn.Module, module_qualified_name: str) -> bool:
         is_chain = type(m).forward is torch.nn.Sequential.forward
-        holds_cut = any(name.startswith(f"{module_qualified_name}.") for name in self._cut)
+        holds_cut = any(name.startswith(f"{module_qualified_name}.") for name in self._cut_paths)
         return not (is_chain or holds_cut or module_qualified_name == _ROOT)
 
     def call_module(
@@ -265,8 +265,8 @@ class _ModelTracer(fx.Tracer):
         layers = []
         for part in range(len(names) + 1):
             nodes = [node for node in self.nodes if self.part_of(node, names) == part]
-            first = (n for n, node in enumerate(nodes) if self._has_parameters(node))
-            layers.append(nodes[: next(first, len(nodes) - 1) + 1])
+            first_indexes = (n for n, node in enumerate(nodes) if self._has_parameters(node))
+            layers.append(nodes[: next(first_indexes, len(nodes) - 1) + 1])
         return layers
 
     def _has_parameters(self, node: fx.Node) -> bool:
@@ -362,7 +362,7 @@ def _balanced_cuts(
             _CUT_REMEDY,
         )
     names = list(candidates.values())
-    return tuple(names[cut - 1] for cut in cuts)
+    return tuple(names[cut_index - 1] for cut_index in cuts)
 
 
 def _require_same_output(model_output: Any, parts_output: Any) -> None:

@@ -41,11 +41,11 @@ class Staleness:
         """Return mean, 95th percentile and maximum, as curves of the job; none without a push."""
         if not self._last_updates:
             return {}
-        ordered = sorted(self._last_updates)
+        ordered_workers = sorted(self._last_updates)
         return {
-            "staleness mean": sum(ordered) / len(ordered),
-            "staleness p95": float(ordered[math.ceil(0.95 * len(ordered)) - 1]),
-            "staleness max": float(ordered[-1]),
+            "staleness mean": sum(ordered_workers) / len(ordered_workers),
+            "staleness p95": float(ordered_workers[math.ceil(0.95 * len(ordered_workers)) - 1]),
+            "staleness max": float(ordered_workers[-1]),
         }
 
 
@@ -54,7 +54,7 @@ class ParameterServer:
 
     Attributes:
         version: The number of updates.
-        trained: A flag for each parameter that was ever trained; the others are in no pull.
+        trained_flags: A flag for each parameter that was ever trained; the others are in no pull.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class ParameterServer:
         strategy: StrategyConfig,
     ) -> None:
         self.parameters = list(parameters)
-        self.trained = bytearray(trained_flags(parameters))
+        self.trained_flags = bytearray(trained_flags(parameters))
         self.version = 0
         self.staleness = Staleness()
         self._optimizer = optimizer
@@ -78,15 +78,17 @@ class ParameterServer:
         """Return a copy of the parameters for this worker, which its next pull changes."""
         self._pulled_versions[worker] = self.version
         copies = self._copies.setdefault(worker, {})
-        for index, parameter in compress(enumerate(self.parameters), self.trained):
+        for index, parameter in compress(enumerate(self.parameters), self.trained_flags):
             if index not in copies:
                 copies[index] = torch.empty_like(parameter)
             copies[index].copy_(parameter.detach())
-        return [copies[index] for index in compress(range(len(self.parameters)), self.trained)]
+        return [
+            copies[index] for index in compress(range(len(self.parameters)), self.trained_flags)
+        ]
 
     def thaw(self, index: int) -> None:
         """Train a parameter from now on; each worker's copy still has the current value."""
-        self.trained[index] = True
+        self.trained_flags[index] = True
         for copies in self._copies.values():
             copies[index] = self.parameters[index].detach().clone()
 
@@ -97,14 +99,14 @@ class ParameterServer:
         gradients: Sequence[torch.Tensor | None],
         rate: float,
         *,
-        fetches: bool = True,
+        does_fetch: bool = True,
     ) -> int:
         """Apply a worker's gradients; return their staleness.
 
         Args:
             gradients: The gradient of each parameter, None where the worker's steps did not use it.
             rate: The learning rate of this update.
-            fetches: The worker pulls next. Otherwise it continues with its own copy, less the
+            does_fetch: The worker pulls next. Otherwise it continues with its own copy, less the
                 gradients times the rate: w_bak of the next push.
         """
         staleness = self.version - self._pulled_versions[worker]
@@ -113,7 +115,7 @@ class ParameterServer:
         for index, (parameter, gradient) in enumerate(zip(self.parameters, gradients, strict=True)):
             if gradient is not None and self._strength:
                 drift = parameter - copies[index]
-                if not fetches:
+                if not does_fetch:
                     copies[index].sub_(gradient, alpha=rate)
                 gradient = gradient + self._compensation(index, gradient, drift)
             parameter.grad = gradient

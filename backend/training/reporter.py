@@ -290,9 +290,9 @@ class Reporter:
             self._process_steps(steps)
         self._write_samples()
         try:
-            now = self._clock.utc_now("microseconds")
+            saved_at = self._clock.utc_now("microseconds")
             blocks = [
-                _make_block(part, self._run, JobState.TRAINING, now)
+                _make_block(part, self._run, JobState.TRAINING, saved_at)
                 for part in _split_by_epoch(steps)
             ]
             self._history.append(blocks, flush=self._is_closing)
@@ -406,8 +406,8 @@ def _split_by_epoch(steps: Sequence[Step]) -> list[list[Step]]:
     """Split the steps into consecutive runs within one epoch."""
     parts: list[list[Step]] = []
     for step in steps:
-        previous = parts[-1][-1] if parts else None
-        is_next = previous and (previous.epoch, previous.step + 1) == (step.epoch, step.step)
+        last_step = parts[-1][-1] if parts else None
+        is_next = last_step and (last_step.epoch, last_step.step + 1) == (step.epoch, step.step)
         if is_next and not step.replaces:
             parts[-1].append(step)
         else:

@@ -55,10 +55,10 @@ def program_version() -> str:
     if (folder / ".git").exists():
         command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--exclude=*"]
         with suppress(OSError, subprocess.SubprocessError):
-            completed = subprocess.run(
+            completed_process = subprocess.run(
                 command, capture_output=True, check=True, text=True, timeout=10
             )
-            return f"{backend.VERSION} ({completed.stdout.strip()})"
+            return f"{backend.VERSION} ({completed_process.stdout.strip()})"
     return backend.VERSION
 
 

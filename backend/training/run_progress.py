@@ -62,11 +62,11 @@ class RunProgress:
                 {"model": model.state_dict()}
             )
         if self._launch.resume_from:
-            saved = load_checkpoint(source)
-            fit_weights(model, saved.get("trained", saved["model"]), source.name)
-            self.state = TrainState.from_saved(saved["course"])
-            restore_buffers(model, saved["ranks"][0]["buffers"])
-            restore(saved)
+            checkpoint = load_checkpoint(source)
+            fit_weights(model, checkpoint.get("trained", checkpoint["model"]), source.name)
+            self.state = TrainState.from_saved(checkpoint["course"])
+            restore_buffers(model, checkpoint["ranks"][0]["buffers"])
+            restore(checkpoint)
         elif self._launch.start_from:
             leave_out, weights = self._config.start_from_except, load_weights(source)
             message = fit_weights(model, weights, source.name, subject.pass_batch, leave_out)
@@ -240,9 +240,9 @@ class RunProgress:
         if self._services is not None:
             checkpointer = self._services.checkpointer
             failure = finish_writing(checkpointer, self._beat, self._config.stall_limit_s)
-            saved = checkpointer.last_checkpoint
-            if self._launch.steps_limit and saved is not None and not failure:
-                load_checkpoint(Path(saved.path))
+            checkpoint = checkpointer.last_checkpoint
+            if self._launch.steps_limit and checkpoint is not None and not failure:
+                load_checkpoint(Path(checkpoint.path))
         self.step_recorder.release({})
         self._beat.beat(Phase.WAITING_FOR_OTHERS)
         self._require_saved()

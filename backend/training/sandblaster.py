@@ -70,11 +70,11 @@ class Sandblaster(Leader):
     def _step_samples(self) -> int:
         return self._sizes[0]
 
-    def _restore(self, saved: dict[str, Any]) -> None:
-        super()._restore(saved)
-        freeze(self._model, saved["ranks"][0].get("frozen", frozen_names(self._model)))
+    def _restore(self, saved_state: dict[str, Any]) -> None:
+        super()._restore(saved_state)
+        freeze(self._model, saved_state["ranks"][0].get("frozen", frozen_names(self._model)))
         self._choose_parameters()
-        self._saved_states = dict.fromkeys(self._workers, saved["ranks"][0])
+        self._saved_states = dict.fromkeys(self._workers, saved_state["ranks"][0])
 
     def _rank_states(self) -> list[Any]:
         state = {"random": random_state(torch.device("cpu")), "buffers": self._shared_buffers()}

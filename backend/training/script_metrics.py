@@ -376,8 +376,8 @@ class ScriptMetrics:
         for path in self._paths():
             if path not in self._files:
                 in_checkpoint = _CHECKPOINT.fullmatch(path.parent.name)
-                original = path.parents[1] / path.name if in_checkpoint else path
-                row_hashes = self._row_hashes.setdefault(original, set())
+                original_path = path.parents[1] / path.name if in_checkpoint else path
+                row_hashes = self._row_hashes.setdefault(original_path, set())
                 counter = _StepCounter(row_hashes)
                 if NUMBERED_STEM.search(path.stem):
                     counter = self._shared_counters.setdefault(_unnumbered(path), counter)
@@ -483,8 +483,8 @@ class ScriptMetrics:
         if not numbers.keys() <= NO_METRICS:
             if self._line_count == self._lines_before > 0:
                 # A run whose numbers were not found may lie between the runs before and this one.
-                marked = self._marked_numbers
-                epoch = next((marked[key] for key in EPOCHS if key in marked), 0.0)
+                marked_numbers = self._marked_numbers
+                epoch = next((marked_numbers[key] for key in EPOCHS if key in marked_numbers), 0.0)
                 if 1 <= epoch < math.inf:
                     earlier_lines = round((epoch - 1) * self._steps_per_epoch)
                     self._line_count = max(self._line_count, earlier_lines)

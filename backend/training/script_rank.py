@@ -460,12 +460,12 @@ class ScriptReports:
             self._patterns = patterns
             self._metrics.use_patterns(patterns)
         for point in self._metrics.poll(is_over=is_over):
-            replaces = history.REPLACES if point.step <= self._last_point.step else ""
+            replaced_part = history.REPLACES if point.step <= self._last_point.step else ""
             if point.is_restart or point.step <= self._lowest_step:
-                replaces = history.REPLACES_RUN
+                replaced_part = history.REPLACES_RUN
                 self._points.clear()
                 self._lowest_step = -1
-            self._report(point, replaces)
+            self._report(point, replaced_part)
         self._warn_of_unmatched(is_over)
         if self._polled_steps[-1][1] == self._last_point.step:
             del self._polled_steps[-1]
@@ -480,7 +480,7 @@ class ScriptReports:
                 settings = read_json(self._folder.placement)
         return tuple(settings.get("log_numbers", self._config.log_numbers))
 
-    def _report(self, point: Point, replaces: str) -> None:
+    def _report(self, point: Point, replaced_part: str) -> None:
         now_s, last_point = time.monotonic(), self._last_point
         epochs = self._config.total_epochs or point.total_epochs
         steps = self._config.total_steps or point.total_steps
@@ -501,7 +501,7 @@ class ScriptReports:
         if self._reported_s is not None and point.step > self._newest_step:
             self._reporter.add_pace(point.step - self._newest_step, now_s - self._reported_s)
         self._reporter.add_step(
-            Step(point.step, point.epoch, point.step, point.metrics, 0.0, (), (), replaces)
+            Step(point.step, point.epoch, point.step, point.metrics, 0.0, (), (), replaced_part)
         )
         self._warn_of_nan(point)
         if point.step >= self._newest_step:

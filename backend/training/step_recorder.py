@@ -112,38 +112,38 @@ class StepRecorder:
         Args:
             hold: Keep the step back until `release`, as the last step of an epoch.
         """
-        pending = self.pending_steps.popleft()
+        pending_step = self.pending_steps.popleft()
         not_finite = step_result.not_finite
         if self._rank0_services is not None:
-            metrics = {"loss": step_result.loss, "learning_rate": pending.learning_rate}
-            if pending.is_clipped:
+            metrics = {"loss": step_result.loss, "learning_rate": pending_step.learning_rate}
+            if pending_step.is_clipped:
                 metrics["gradient_norm"] = step_result.norm
-            metrics["samples_per_second"] = self._global_batch / pending.seconds
-            metrics.update(pending.strategy_metrics)
+            metrics["samples_per_second"] = self._global_batch / pending_step.seconds
+            metrics.update(pending_step.strategy_metrics)
             user_metrics = {
                 name_of_user_metric(name): value for name, value in step_result.metrics.items()
             }
-            metrics.update(self._admit_metrics("", user_metrics, pending.step))
+            metrics.update(self._admit_metrics("", user_metrics, pending_step.step))
             if hold:
                 self._train_state.held_metrics = metrics
-                self._held_result = pending.seconds, step_result
+                self._held_result = pending_step.seconds, step_result
             else:
                 self._train_state.last_metrics = metrics
                 self._rank0_services.reporter.add_step(
                     Step(
-                        pending.step,
-                        pending.epoch,
-                        pending.epoch_step,
+                        pending_step.step,
+                        pending_step.epoch,
+                        pending_step.epoch_step,
                         metrics,
-                        pending.seconds,
+                        pending_step.seconds,
                         step_result.rank_step_ms,
                         step_result.rank_steps,
                     )
                 )
         if not_finite is not None:
-            self._report_not_finite(pending, not_finite)
+            self._report_not_finite(pending_step, not_finite)
         else:
-            self._check_divergence(pending, step_result.loss)
+            self._check_divergence(pending_step, step_result.loss)
 
     def release(self, validation: Mapping[str, float]) -> None:
         """Report the step that was kept back, with the values of the validation."""
@@ -193,14 +193,16 @@ class StepRecorder:
             self._rank0_services.reporter.add_alarm(Alarm(METRICS_LEFT_OUT, step, message))
         return {name: value for name, value in metrics.items() if name not in excess_names}
 
-    def _report_not_finite(self, pending: PendingStep, not_finite: NotFinite) -> None:
+    def _report_not_finite(self, pending_step: PendingStep, not_finite: NotFinite) -> None:
         value = "NaN" if math.isnan(not_finite.value) else "infinite"
         owner = f" of rank {not_finite.rank}" if not_finite.is_of_rank else ""
-        message = f"The {_LABELS[not_finite.kind]}{owner} became {value} at step {pending.step}"
+        message = (
+            f"The {_LABELS[not_finite.kind]}{owner} became {value} at step {pending_step.step}"
+        )
         # The next step of L-BFGS would begin at the same point.
         is_fatal = self._config.stop_on_nan or self._config.strategy.has_coordinator
         if self._rank0_services is not None:
-            first_alarm = self._nan_alarm or Alarm(NOT_A_NUMBER, pending.step, message)
+            first_alarm = self._nan_alarm or Alarm(NOT_A_NUMBER, pending_step.step, message)
             self._nan_alarm = first_alarm
             skipped_clause = ""
             if not is_fatal:
@@ -213,15 +215,15 @@ class StepRecorder:
         if is_fatal:
             self.release({})
             hint = _ROOT_AT_ZERO if not_finite.kind == "gradient" else _LOWER_RATE
-            self.fail(f"{message} (epoch {pending.epoch}).", not_finite.rank, hint)
+            self.fail(f"{message} (epoch {pending_step.epoch}).", not_finite.rank, hint)
 
     def fail(self, message: str, rank: int = 0, hint: str = "") -> NoReturn:
         """End the job because a number is not finite; all ranks call this."""
         remedy = f"{self._resume_hint('')} {hint or _LOWER_RATE}".strip()
         raise NotANumber(message, remedy, self._divergence.sound_step, rank)
 
-    def _check_divergence(self, pending: PendingStep, loss: float) -> None:
-        alarm = self._divergence.add(pending.step, loss)
+    def _check_divergence(self, pending_step: PendingStep, loss: float) -> None:
+        alarm = self._divergence.add(pending_step.step, loss)
         if self._rank0_services is not None:
             self._rank0_services.checkpointer.sound_step = self._divergence.sound_step
             if alarm is not None:

@@ -221,15 +221,15 @@ class StepSync:
         unread_count = 1 if self._on_gpu and not waits_for_newest else 0
         results = []
         while len(self._pending_vectors) > unread_count:
-            pending = self._pending_vectors.popleft()
-            if pending.event is not None:
-                pending.event.synchronize()
-            results.append(self._read(pending))
+            pending_vector = self._pending_vectors.popleft()
+            if pending_vector.event is not None:
+                pending_vector.event.synchronize()
+            results.append(self._read(pending_vector))
         return results
 
-    def _read(self, pending: _PendingVector) -> StepResult:
+    def _read(self, pending_vector: _PendingVector) -> StepResult:
         # NumPy, as its calls take a fifth of torch's, and every step comes here.
-        size, vector = self._world_size, pending.vector.detach().cpu().numpy()
+        size, vector = self._world_size, pending_vector.vector.detach().cpu().numpy()
         times = len(vector) - size * _TIMES
         halves = np.rint(vector[_FIRST_VALUE:times] * size).astype(np.int16).reshape(size, -1)
         # For each rank: its loss, then its metrics.
@@ -239,7 +239,7 @@ class StepSync:
             {
                 name: value
                 for name, value, is_absent in zip(
-                    pending.names, values[rank][1:], is_absent_value[rank][1:], strict=True
+                    pending_vector.names, values[rank][1:], is_absent_value[rank][1:], strict=True
                 )
                 if not is_absent
             }
@@ -263,7 +263,7 @@ class StepSync:
             ),
             rank_steps=rank_steps,
             is_complete=flags[_METRICS] == 0,
-            rank_metrics=pending.metrics,
+            rank_metrics=pending_vector.metrics,
             has_nan_buffer=flags[_BUFFERS] > 0,
             is_scaled=flags[_SCALED] > 0,
         )

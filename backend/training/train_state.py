@@ -60,14 +60,14 @@ class TrainState:
     done_spans: list[Span] = field(default_factory=list)
 
     @classmethod
-    def from_saved(cls, saved: Mapping[str, Any]) -> TrainState:
+    def from_saved(cls, saved_state: Mapping[str, Any]) -> TrainState:
         """Read the state of a checkpoint; in older checkpoints ``done`` are numbers of batches."""
-        done_spans: list[Any] = saved.get("done", [])
+        done_spans: list[Any] = saved_state.get("done", [])
         if done_spans and isinstance(done_spans[0], int):
-            size = saved["position"] // len(done_spans)
+            size = saved_state["position"] // len(done_spans)
             done_spans = [(number * size, (number + 1) * size) for number in done_spans]
         names = {key: name for name, key in _STORED_KEYS.items()}
-        fields = {names.get(key, key): value for key, value in saved.items()}
+        fields = {names.get(key, key): value for key, value in saved_state.items()}
         return cls(**{**fields, "done_spans": done_spans})
 
     def next_epoch(self) -> None:

@@ -57,33 +57,33 @@ def read_weights(path: Path) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
                 f"The checkpoint {path.name} cannot be used: {reason}.", resume_remedy(path)
             )
     try:
-        loaded = _load(path)
+        file_content = _load(path)
     except Exception as error:
         raise BackendError(
             f"{path.name} is not a weights file: {first_line(error)}.", _remedy(path)
         ) from error
-    weights = _find_state_dict(loaded)
+    weights = _find_state_dict(file_content)
     if weights is None:
         raise BackendError(f"{path.name} contains no named weights.", _remedy(path))
     tensors = {str(k): v for k, v in weights.items() if not isinstance(v, _StandIn)}
-    return tensors, _other_names(loaded, weights)
+    return tensors, _other_names(file_content, weights)
 
 
-def _find_state_dict(loaded: object) -> Mapping[Any, Any] | None:
+def _find_state_dict(file_content: object) -> Mapping[Any, Any] | None:
     """Return the state dict of a saved object: itself, under a usual key, or its only dict."""
-    if not isinstance(loaded, Mapping):
+    if not isinstance(file_content, Mapping):
         return None
     inner_dicts = {
         key: value
-        for key, value in loaded.items()
+        for key, value in file_content.items()
         if isinstance(value, Mapping)
         and any(isinstance(item, torch.Tensor) for item in value.values())
     }
     for key in ("model", "state_dict", "model_state_dict"):
         if key in inner_dicts:
             return inner_dicts[key]
-    if any(isinstance(value, torch.Tensor) for value in loaded.values()):
-        return loaded
+    if any(isinstance(value, torch.Tensor) for value in file_content.values()):
+        return file_content
     return next(iter(inner_dicts.values())) if len(inner_dicts) == 1 else None
 
 
@@ -356,11 +356,11 @@ def _remedy(path: Path) -> str:
     )
 
 
-def _other_names(loaded: Mapping[Any, Any], weights: Mapping[Any, Any]) -> tuple[str, ...]:
+def _other_names(file_content: Mapping[Any, Any], weights: Mapping[Any, Any]) -> tuple[str, ...]:
     """Return the names of the other content of a file of weights."""
-    if loaded is weights:
-        return tuple(str(key) for key, value in loaded.items() if isinstance(value, _StandIn))
-    return tuple(str(key) for key, value in loaded.items() if value is not weights)
+    if file_content is weights:
+        return tuple(str(key) for key, value in file_content.items() if isinstance(value, _StandIn))
+    return tuple(str(key) for key, value in file_content.items() if value is not weights)
 
 
 def _make_stand_in(number: int) -> Callable[..., Any]:

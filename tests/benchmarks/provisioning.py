@@ -130,7 +130,7 @@ class Bench:
         for name in self._names:
             node_files.write_entry(root, replace(entry, name=name))
         paths = replace(default_paths("benchmark", _CONSTRAINTS), keys=folder / "keys")
-        host_key = cluster_key.make_key().public
+        host_key = cluster_key.make_key().public_key
         self._service = ProvisioningService(
             root, paths, self._open, self._inspect, lambda name: host_key
         )

@@ -58,12 +58,12 @@ def test_a_job_that_loses_a_node_continues_on_the_others(
     remaining_nodes = [name for name in ALL if name != victim]
     continuation = view.status.continuation
     assert continuation is not None
-    if lose == "processes" and not continuation.avoids:
+    if lose == "processes" and not continuation.avoided_nodes:
         # Of all that was killed there at once, mpirun may not say where it was; the node is well.
         assert list(view.nodes) == list(ALL)
     else:
         assert list(view.nodes) == remaining_nodes
-        assert (continuation.nodes, continuation.avoids) == ("2 of 3 nodes", (victim,))
+        assert (continuation.nodes, continuation.avoided_nodes) == ("2 of 3 nodes", (victim,))
         assert victim in continuation.reason
     assert [run_record.number for run_record in queries.runs(view.id)] == [2, 1]
     (act, *_) = stocked.services.jobs.audit_entries(view.id)
@@ -94,7 +94,7 @@ def test_a_job_continues_without_a_node_that_stands_still_and_the_node_changes_n
     finally:
         stocked[victim].thaw()
     assert view.status.continuation is not None
-    assert (list(view.nodes), view.status.continuation.avoids) == (
+    assert (list(view.nodes), view.status.continuation.avoided_nodes) == (
         [name for name in ALL if name != victim],
         (victim,),
     )

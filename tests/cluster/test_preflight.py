@@ -114,7 +114,7 @@ def only_finding(result: Preflight, check: str) -> PreflightFinding:
 def assert_in_order(ready: ReadyCluster, result: Preflight) -> None:
     assert result.succeeded, result.blocking_findings
     assert not failed_checks(result)
-    assert result.smaller == ()
+    assert result.smaller_placement == ()
     assert not list(ready.cluster.share.glob("jobs/.*")), "something was left behind"
 
 
@@ -198,7 +198,7 @@ def test_busy_lost_and_missing_gpus_are_found(ready_cluster: ReadyCluster, tmp_p
     busy = next(finding for finding in result.blocking_findings if finding.nodes == ("node2",))
     assert "GPU 1 of node2 is in use by root" in busy.message
     assert "holds 18 GiB" in busy.message
-    assert result.smaller == tuple(Placement(name, gpus=(uuids[0],)) for name in NODES)
+    assert result.smaller_placement == tuple(Placement(name, gpus=(uuids[0],)) for name in NODES)
 
 
 @slow
@@ -206,7 +206,7 @@ def test_a_smaller_set_that_would_pass_is_offered(ready_cluster: ReadyCluster) -
     preflight = ready_cluster.services.preflight
     ready_cluster["node2"].stop_sshd()
     result = preflight.run(config())
-    assert [placement.node for placement in result.smaller] == ["node1", "node3"]
+    assert [placement.node for placement in result.smaller_placement] == ["node1", "node3"]
     finding = only_finding(result, names.SSH)
     assert finding.fix is Fix.LEAVE_OUT
     (error,) = preflight.fix_all((finding,)).values()
@@ -259,7 +259,10 @@ def test_only_fixed_nodes_are_checked_again(ready_cluster: ReadyCluster) -> None
         second_result = preflight.check_again(config(), first_result, ("node2",))
     assert failed_checks(second_result) == {(names.AGENT, ("node3",))}
     assert second_result.nodes == NODES
-    assert [node_finding.node for node_finding in second_result.smaller] == ["node1", "node2"]
+    assert [node_finding.node for node_finding in second_result.smaller_placement] == [
+        "node1",
+        "node2",
+    ]
 
 
 @slow
@@ -298,7 +301,7 @@ def test_jobs_that_their_owner_kept_for_himself_are_shared(ready_cluster: ReadyC
             (finding.check, finding.nodes, finding.fix)
             for finding in first_result.blocking_findings
         } == {(names.DATA_ROOT, (node,), Fix.SHARE_JOBS) for node in NODES}
-        assert first_result.smaller == ()
+        assert first_result.smaller_placement == ()
         assert not preflight.fix_all(first_result.blocking_findings[:1])
         assert preflight.run(config()).succeeded
         root, jobs = ready_cluster.cluster.share, ready_cluster.cluster.share / "jobs"
@@ -334,13 +337,13 @@ def test_an_unknown_node_and_too_many_processes_are_faults(ready_cluster: ReadyC
     assert failed_checks(result) == {(names.PROCESSES, ("node1",)), (names.NODE, ("gpu99",))}
     finding = only_finding(result, names.PROCESSES)
     smaller_placement = fixed_placement(config("node1", processes=100).placement, finding)
-    assert result.smaller == smaller_placement
+    assert result.smaller_placement == smaller_placement
     assert preflight.run(replace(config(), placement=smaller_placement)).succeeded
 
 
 def test_a_preflight_can_be_cancelled(ready_cluster: ReadyCluster) -> None:
     with pytest.raises(Cancelled):
-        ready_cluster.services.preflight.run(config(), cancelled=lambda: True)
+        ready_cluster.services.preflight.run(config(), is_cancelled=lambda: True)
     assert not list(ready_cluster.cluster.share.glob("jobs/.*"))
 
 

@@ -300,7 +300,7 @@ def test_m06_a_job_does_not_start_smaller_when_a_node_is_away(
     wait_for(lambda: "node3" not in online_node_names(stocked), "the agent of node3 to be missed")
     with pytest.raises(PreflightFailed, match="node3") as error_info:
         jobs.lifecycle.start(view.id)
-    assert [placement.node for placement in error_info.value.preflight.smaller] == [
+    assert [placement.node for placement in error_info.value.preflight.smaller_placement] == [
         "node1",
         "node2",
     ]

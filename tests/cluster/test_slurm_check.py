@@ -151,5 +151,5 @@ def test_a_trial_that_is_cancelled_while_it_waits_leaves_the_queue(
     wait_for(lambda: "idle" not in slurm.states().values(), "three busy nodes")
     job_id = services.jobs.create(jobs.raw(nodes=2)).id
     with pytest.raises(Cancelled):
-        services.trial_runs.run(job_id, cancelled=lambda: True)
+        services.trial_runs.run(job_id, is_cancelled=lambda: True)
     assert "ringmaster" not in slurm.call("squeue", "-h", "-o", "%j")

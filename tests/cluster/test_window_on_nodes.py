@@ -131,7 +131,7 @@ def _add_and_set_up(program: Program, cluster: Cluster, user: User) -> None:
         if name == NODES[0]:
             user.take_picture("is-this-its-key")
         user.press_button("Trust")
-        user.wait(lambda name=name: name in program._node_controller.provisioning._running)
+        user.wait(lambda name=name: name in program._node_controller.provisioning._progress_by_node)
     user.wait(lambda: len(set_ups) == len(NODES))
     user.take_pictures("setting-up")
     user.wait(lambda: all(update.is_over for update in set_ups.values()), SET_UP_MS)

@@ -51,5 +51,5 @@ def test_a_trial_can_be_cancelled_and_sweeps_the_rest_of_a_killed_desktop(
         (folder / "attempts" / "1").mkdir(parents=True)
     (finished_canary / "attempts" / "1" / "exit.json").write_text("{}")
     with pytest.raises(Cancelled):
-        services.trial_runs.run(job.id, cancelled=lambda: True)
+        services.trial_runs.run(job.id, is_cancelled=lambda: True)
     assert list_leftovers(services) == [live_canary.name]

@@ -244,7 +244,7 @@ def test_a_start_by_hand_into_a_reservation_is_warned_of_and_the_window_asks_fir
     queue.queue.enqueue(thesis, not_before=begin, length_s=7200.0)
     warning = f"This computer is reserved for “a” by {user_name()} from {begin:%H:%M} to "
     progress = Progress()
-    progress.asks = True
+    progress.can_ask = True
     for start in (
         partial(queue.jobs.lifecycle.start, other),
         partial(queue.jobs.create_and_start, raw_job(name="c", processes=1, **ALONE)),

@@ -39,7 +39,7 @@ _statvfs = os.statvfs
 def target(slots: int = 1, workers: int = 0) -> PreflightTarget:
     return PreflightTarget(
         *("gpu03", Placement("gpu03", slots), "python", "", "", "", "/lab/ring", "/home/mai"),
-        leads=True,
+        is_head=True,
         loader_workers=workers,
     )
 

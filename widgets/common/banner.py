@@ -28,9 +28,9 @@ COMPACT_H = 44
 class Banner(QFrame):
     """Cause in bold, effect, and the buttons of the remedy.
 
-    The effect is on the same line as the cause if both fit, otherwise below it. With `stacked` the
-    effect is always below, and the cause is larger. With `compact` it has two lines: the second
-    belongs to the cause if the cause needs it, otherwise to the effect.
+    The effect is on the same line as the cause if both fit, otherwise below it. With `is_stacked`
+    the effect is always below, and the cause is larger. With `is_compact` the banner has two lines:
+    the second belongs to the cause if the cause needs it, otherwise to the effect.
     """
 
     def __init__(
@@ -41,21 +41,21 @@ class Banner(QFrame):
         *,
         icon: str = "",
         actions: Sequence[QWidget] = (),
-        stacked: bool = False,
-        compact: bool = False,
+        is_stacked: bool = False,
+        is_compact: bool = False,
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         self.setFrameShape(QFrame.Shape.NoFrame)
-        self._stacked, self._compact = stacked, compact
+        self._is_stacked, self._is_compact = is_stacked, is_compact
         self._buttons: tuple[QWidget, ...] = ()
         self._is_in_line = False
-        self._role: Role = "heading" if stacked else "strong"
+        self._role: Role = "heading" if is_stacked else "strong"
         self._icon = IconLabel("info-fill", "text2", ICON_NAV)
         self._headline = Label("", self._role, wrap=True)
         self._text = (
             Label("", "small", "text2", elide="right")
-            if compact
+            if is_compact
             else Label("", "body", "text", wrap=True)
         )
         for label in (self._headline, self._text):
@@ -69,10 +69,10 @@ class Banner(QFrame):
             self._icon,
             (centred_text, 1),
             self._actions,
-            margins=_STACKED_MARGINS if stacked else self._wrapped_margins(),
+            margins=_STACKED_MARGINS if is_stacked else self._wrapped_margins(),
         )
         self.setLayout(self._row)
-        self.setMinimumHeight(COMPACT_H if compact else _MIN_H)
+        self.setMinimumHeight(COMPACT_H if is_compact else _MIN_H)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
         self.set_finding(family, headline, text, icon=icon)
         self.set_actions(actions)
@@ -109,26 +109,28 @@ class Banner(QFrame):
 
     def _update_direction(self) -> None:
         """Use a single line if the text fits."""
-        in_line = not self._stacked and self._line_width() <= self.width()
-        if self._compact:
+        is_in_line = not self._is_stacked and self._line_width() <= self.width()
+        if self._is_compact:
             self._text.setVisible(bool(self._text.text()) and not self._fills_both_lines())
-        if in_line == self._is_in_line:
+        if is_in_line == self._is_in_line:
             return
-        self._is_in_line = in_line
+        self._is_in_line = is_in_line
         direction = QBoxLayout.Direction
-        self._text_layout.setDirection(direction.LeftToRight if in_line else direction.TopToBottom)
-        self._text_layout.setSpacing(S2 if in_line else _LINES_GAP)
-        self._row.setContentsMargins(*(_IN_LINE_MARGINS if in_line else self._wrapped_margins()))
-        self._headline.setWordWrap(not in_line)
-        self._text.setWordWrap(not in_line and not self._compact)
+        self._text_layout.setDirection(
+            direction.LeftToRight if is_in_line else direction.TopToBottom
+        )
+        self._text_layout.setSpacing(S2 if is_in_line else _LINES_GAP)
+        self._row.setContentsMargins(*(_IN_LINE_MARGINS if is_in_line else self._wrapped_margins()))
+        self._headline.setWordWrap(not is_in_line)
+        self._text.setWordWrap(not is_in_line and not self._is_compact)
 
     def _wrapped_margins(self) -> Margins:
-        return _IN_LINE_MARGINS if self._compact else _WRAPPED_MARGINS
+        return _IN_LINE_MARGINS if self._is_compact else _WRAPPED_MARGINS
 
     def _fills_both_lines(self) -> bool:
         """Return whether the cause alone needs both lines of a compact banner."""
         text_w = text_width(self._text.text()) + _SLACK + S2 if self._text.text() else 0
-        return self._compact and self._line_width() - text_w > self.width()
+        return self._is_compact and self._line_width() - text_w > self.width()
 
     def _line_width(self) -> int:
         """The width of the full text in one line."""

@@ -295,10 +295,10 @@ class ChoiceRow(QWidget):
         if key in self._keys:
             self._group.button(self._keys.index(key)).setChecked(True)
 
-    def set_choice_visible(self, key: str, visible: bool) -> None:
+    def set_choice_visible(self, key: str, is_visible: bool) -> None:
         """Set whether a choice is visible; the selected choice stays."""
         if key in self._keys:
-            self._group.button(self._keys.index(key)).setVisible(visible)
+            self._group.button(self._keys.index(key)).setVisible(is_visible)
 
     def step(self, offset: int) -> None:
         """Select the next or previous choice, as the keys ] and [ do, and send the signal."""

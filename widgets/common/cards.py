@@ -179,7 +179,7 @@ class EmptyState(QWidget):
         *,
         button: str = "",
         button_icon: str = "",
-        primary: bool = True,
+        is_primary: bool = True,
         second_button: str = "",
         hint: str = "",
         parent: QWidget | None = None,
@@ -189,7 +189,7 @@ class EmptyState(QWidget):
         self._title = Label(title, "heading", wrap=True, align="center")
         self._message = Label(message, "body", "text2", wrap=True, align="center")
         self._hint = Label(hint, "small", "text3", wrap=True, align="center")
-        self._button = Button(button, kind="primary" if primary else "plain", icon=button_icon)
+        self._button = Button(button, kind="primary" if is_primary else "plain", icon=button_icon)
         self._button.setVisible(bool(button))
         self._button.clicked.connect(self.pressed)
         self._second_button = Button(second_button)
@@ -264,8 +264,8 @@ class ProgressLine(QWidget):
         self._bar.setRange(0, 1000)
         self._bar.setValue(round(1000 * (share or 0.0)))
 
-    def set_can_cancel(self, possible: bool, text: str = "Cancel") -> None:
-        self._cancel.setEnabled(possible)
+    def set_can_cancel(self, can_cancel: bool, text: str = "Cancel") -> None:
+        self._cancel.setEnabled(can_cancel)
         self._cancel.setText(text)
 
     @Slot()

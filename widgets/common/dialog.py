@@ -314,7 +314,7 @@ class Scrim(QWidget):
         window.installEventFilter(self)
         self.hide()
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+    def eventFilter(self, receiver: QObject, event: QEvent) -> bool:
         kind = event.type()
         if kind == QEvent.Type.WindowBlocked:
             self.raise_()
@@ -323,7 +323,7 @@ class Scrim(QWidget):
             self.hide()
         if kind in (QEvent.Type.WindowBlocked, QEvent.Type.Resize):
             self.setGeometry(self._window.rect())
-        return super().eventFilter(watched, event)
+        return super().eventFilter(receiver, event)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         paint_veil(self)

@@ -45,10 +45,10 @@ class DropOverlay(QWidget):
         target.installEventFilter(self)
         self.hide()
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+    def eventFilter(self, receiver: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.Resize:
             self.setGeometry(self._target.rect())
-        return super().eventFilter(watched, event)
+        return super().eventFilter(receiver, event)
 
     def open(
         self, message: str, icon: str = "download-simple", *, is_accepted: bool = True

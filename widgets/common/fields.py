@@ -504,10 +504,10 @@ class ErrorLine(Label):
             field.show_errors_in(self)
             field.installEventFilter(self)
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+    def eventFilter(self, receiver: QObject, event: QEvent) -> bool:
         if event.type() is QEvent.Type.Move:
             self._align_text()
-        return super().eventFilter(watched, event)
+        return super().eventFilter(receiver, event)
 
     def remove_field(self, field: Field) -> None:
         """Remove a field that is about to be deleted."""
@@ -535,8 +535,8 @@ class ErrorLine(Label):
         is_spread = has_space and len(fields) > 1
         self._positions = list(zip(start_xs, messages, strict=True)) if is_spread else []
         max_x = self.width() - advance(self.text()) - 2
-        left = max(0, min(start_xs[0], max_x)) if start_xs else 0
-        self.setContentsMargins(left, 0, 0, _ERROR_GAP)
+        left_margin = max(0, min(start_xs[0], max_x)) if start_xs else 0
+        self.setContentsMargins(left_margin, 0, 0, _ERROR_GAP)
         self._update_text()
 
     def paintEvent(self, event: QPaintEvent) -> None:

@@ -39,10 +39,10 @@ class FocusForwarder(QObject):
     def set_part(self, part: QWidget) -> None:
         self._part = part
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+    def eventFilter(self, receiver: QObject, event: QEvent) -> bool:
         if isinstance(event, QFocusEvent) and event.type() == QEvent.Type.FocusIn:
             self._part.setFocus(event.reason())
-        return bool(super().eventFilter(watched, event))
+        return bool(super().eventFilter(receiver, event))
 
 
 def reading_order(holder: QWidget) -> Iterator[QWidget]:

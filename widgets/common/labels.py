@@ -78,8 +78,8 @@ class Label(QLabel):
             "right": Qt.AlignmentFlag.AlignRight,
             "center": Qt.AlignmentFlag.AlignHCenter,
         }
-        upright = Qt.AlignmentFlag.AlignTop if wrap else Qt.AlignmentFlag.AlignVCenter
-        self.setAlignment(sides[align] | upright)
+        vertical_alignment = Qt.AlignmentFlag.AlignTop if wrap else Qt.AlignmentFlag.AlignVCenter
+        self.setAlignment(sides[align] | vertical_alignment)
         if selectable:
             self.setTextInteractionFlags(
                 Qt.TextInteractionFlag.TextSelectableByMouse

@@ -65,11 +65,11 @@ class Popover(QFrame):
         window.installEventFilter(self)
         focus_widget.setFocus()
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+    def eventFilter(self, receiver: QObject, event: QEvent) -> bool:
         """Close on resize: the fields are elsewhere then."""
-        if watched is self._window and event.type() == QEvent.Type.Resize and self.isVisible():
+        if receiver is self._window and event.type() == QEvent.Type.Resize and self.isVisible():
             self.close()
-        return super().eventFilter(watched, event)
+        return super().eventFilter(receiver, event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:

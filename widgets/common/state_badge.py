@@ -16,6 +16,7 @@ from typing import Literal
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, QTimer, Slot
 from PySide6.QtGui import (
+    QColor,
     QHideEvent,
     QIcon,
     QPainter,
@@ -50,6 +51,12 @@ not set up yet.
 MAX_SEGMENTS = 64
 _FRAME_MS = 33
 _TURNING_STATES = frozenset({JobState.STARTING, JobState.SETUP})
+_PROGRESS_STATES = frozenset(
+    {
+        *(JobState.TRAINING, JobState.EVALUATING, JobState.SAVING),
+        *(JobState.STOPPING, JobState.INTERRUPTED),
+    }
+)
 
 STATE_COLOR_ROLES: dict[str, ColorRole] = {
     "idle": "idle",
@@ -88,114 +95,129 @@ def paint_state(
         progress: From 0 to 1; drawn by the states that have one.
         turn: The angle of the arc of Starting and Setting up, `current_turn()`.
     """
-    family = state.color_role
-    colour = theme.current().q(family)
-    scale = square.width() / 20
-    width = 2.2 * scale
-    ring = square.adjusted(width, width, -width, -width)
-    centre = square.center()
-
-    def offset_point(dx: float, dy: float) -> QPointF:
-        return QPointF(centre.x() + dx * scale, centre.y() + dy * scale)
-
-    def draw_arcs(*parts: tuple[float, float]) -> None:
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.setPen(round_pen(theme.current().q(family, 0.28), width))
-        painter.drawEllipse(ring)
-        painter.setPen(round_pen(colour, width))
-        for start, share in parts:
-            painter.drawArc(ring, int((90 - start * 360) * 16), int(-share * 360 * 16))
-
-    def use_solid_brush() -> None:
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(colour)
-
+    glyph = _Glyph(painter, square, state.color_role)
     painter.save()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    progress_arc = (0.0, min(max(progress, 0.03), 1.0))
+    if state in _TURNING_STATES:
+        starts = (turn,) if state is JobState.STARTING else (turn, turn + 0.5)
+        glyph.draw_arcs(*((start, 0.22) for start in starts))
+    elif state in _PROGRESS_STATES:
+        glyph.draw_arcs((0.0, min(max(progress, 0.03), 1.0)))
+        _paint_activity(glyph, state)
+    elif state in (JobState.CREATED, JobState.QUEUED, JobState.PAUSED):
+        _paint_waiting(glyph, state)
+    else:
+        _paint_end(glyph, state)
+    painter.restore()
+
+
+class _Glyph:
+    """The square of a state's glyph, in units of a twentieth of its width."""
+
+    def __init__(self, painter: QPainter, square: QRectF, color_role: str) -> None:
+        self.painter, self.square, self._color_role = painter, square, color_role
+        self.colour = theme.current().q(color_role)
+        self.scale = square.width() / 20
+        self.width = 2.2 * self.scale
+        self.ring = square.adjusted(self.width, self.width, -self.width, -self.width)
+        self.centre = square.center()
+
+    def point(self, dx: float, dy: float) -> QPointF:
+        return QPointF(self.centre.x() + dx * self.scale, self.centre.y() + dy * self.scale)
+
+    def draw_lines(self, *lines: tuple[float, float, float, float]) -> None:
+        for x0, y0, x1, y1 in lines:
+            self.painter.drawLine(self.point(x0, y0), self.point(x1, y1))
+
+    def draw_ring(self, colour: QColor, width: float) -> None:
+        self.painter.setBrush(Qt.BrushStyle.NoBrush)
+        self.painter.setPen(round_pen(colour, width))
+        self.painter.drawEllipse(self.ring)
+
+    def draw_arcs(self, *parts: tuple[float, float]) -> None:
+        self.draw_ring(theme.current().q(self._color_role, 0.28), self.width)
+        self.painter.setPen(round_pen(self.colour, self.width))
+        for start, share in parts:
+            self.painter.drawArc(self.ring, int((90 - start * 360) * 16), int(-share * 360 * 16))
+
+    def use_solid_brush(self) -> None:
+        self.painter.setPen(Qt.PenStyle.NoPen)
+        self.painter.setBrush(self.colour)
+
+
+def _paint_waiting(glyph: _Glyph, state: JobState) -> None:
     if state is JobState.CREATED:
-        use_solid_brush()
+        glyph.use_solid_brush()
         for i in range(8):
             a = radians(i * 45)
-            painter.drawEllipse(
-                offset_point(7.4 * cos(a), 7.4 * sin(a)), 1.25 * scale, 1.25 * scale
+            glyph.painter.drawEllipse(
+                glyph.point(7.4 * cos(a), 7.4 * sin(a)), 1.25 * glyph.scale, 1.25 * glyph.scale
             )
     elif state is JobState.QUEUED:
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.setPen(round_pen(colour, width * 0.85))
-        painter.drawEllipse(ring)
-        painter.drawPolyline(
-            QPolygonF([offset_point(0, -4), offset_point(0, 0.4), offset_point(3, 2)])
+        glyph.draw_ring(glyph.colour, glyph.width * 0.85)
+        glyph.painter.drawPolyline(
+            QPolygonF([glyph.point(0, -4), glyph.point(0, 0.4), glyph.point(3, 2)])
         )
-    elif state is JobState.PAUSED:
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.setPen(round_pen(colour, width * 0.85))
-        painter.drawEllipse(ring)
-        painter.drawLine(offset_point(-2.2, -2.2), offset_point(-2.2, 2.2))
-        painter.drawLine(offset_point(2.2, -2.2), offset_point(2.2, 2.2))
-    elif state is JobState.STARTING:
-        draw_arcs((turn, 0.22))
-    elif state is JobState.SETUP:
-        draw_arcs((turn, 0.22), (turn + 0.5, 0.22))
-    elif state is JobState.TRAINING:
-        draw_arcs(progress_arc)
-    elif state is JobState.EVALUATING:
-        draw_arcs(progress_arc)
-        use_solid_brush()
-        painter.drawEllipse(centre, 2.6 * scale, 2.6 * scale)
+    else:
+        glyph.draw_ring(glyph.colour, glyph.width * 0.85)
+        glyph.draw_lines((-2.2, -2.2, -2.2, 2.2), (2.2, -2.2, 2.2, 2.2))
+
+
+def _paint_activity(glyph: _Glyph, state: JobState) -> None:
+    if state is JobState.EVALUATING:
+        glyph.use_solid_brush()
+        glyph.painter.drawEllipse(glyph.centre, 2.6 * glyph.scale, 2.6 * glyph.scale)
     elif state is JobState.SAVING:
-        draw_arcs(progress_arc)
-        painter.setPen(round_pen(colour, 1.9 * scale))
-        painter.drawLine(offset_point(0, -3.6), offset_point(0, 3))
-        painter.drawPolyline(
-            QPolygonF([offset_point(-2.8, 0.6), offset_point(0, 3.4), offset_point(2.8, 0.6)])
+        glyph.painter.setPen(round_pen(glyph.colour, 1.9 * glyph.scale))
+        glyph.draw_lines((0, -3.6, 0, 3))
+        glyph.painter.drawPolyline(
+            QPolygonF([glyph.point(-2.8, 0.6), glyph.point(0, 3.4), glyph.point(2.8, 0.6)])
         )
     elif state is JobState.STOPPING:
-        draw_arcs(progress_arc)
-        use_solid_brush()
+        glyph.use_solid_brush()
         # Sharp and large: at 18 px a rounded square looks like the dot of Evaluating.
-        painter.drawRoundedRect(
-            QRectF(offset_point(-3.1, -3.1), offset_point(3.1, 3.1)), 0.4 * scale, 0.4 * scale
-        )
+        square, radius = QRectF(glyph.point(-3.1, -3.1), glyph.point(3.1, 3.1)), 0.4 * glyph.scale
+        glyph.painter.drawRoundedRect(square, radius, radius)
     elif state is JobState.INTERRUPTED:
-        draw_arcs(progress_arc)
-        painter.setPen(round_pen(colour, 2.1 * scale))
-        painter.drawLine(offset_point(-1.9, -2.6), offset_point(-1.9, 2.6))
-        painter.drawLine(offset_point(1.9, -2.6), offset_point(1.9, 2.6))
-    elif state is JobState.FINISHED:
+        glyph.painter.setPen(round_pen(glyph.colour, 2.1 * glyph.scale))
+        glyph.draw_lines((-1.9, -2.6, -1.9, 2.6), (1.9, -2.6, 1.9, 2.6))
+
+
+def _paint_end(glyph: _Glyph, state: JobState) -> None:
+    if state is JobState.FINISHED:
         disc = QPainterPath()
-        disc.addEllipse(square.adjusted(scale, scale, -scale, -scale))
-        tick = QPainterPath(offset_point(-3.7, 0.2))
-        tick.lineTo(offset_point(-1.1, 2.9))
-        tick.lineTo(offset_point(3.9, -2.9))
-        painter.fillPath(disc - _stroke(tick, width), colour)
+        disc.addEllipse(glyph.square.adjusted(glyph.scale, glyph.scale, -glyph.scale, -glyph.scale))
+        tick = QPainterPath(glyph.point(-3.7, 0.2))
+        tick.lineTo(glyph.point(-1.1, 2.9))
+        tick.lineTo(glyph.point(3.9, -2.9))
+        glyph.painter.fillPath(disc - _stroke(tick, glyph.width), glyph.colour)
     elif state is JobState.ERROR:  # solid like Finished, but with corners
         corners = [radians(22.5 + 45 * i) for i in range(8)]
         octagon = QPainterPath()
-        octagon.addPolygon(QPolygonF([offset_point(9.4 * cos(a), 9.4 * sin(a)) for a in corners]))
+        octagon.addPolygon(QPolygonF([glyph.point(9.4 * cos(a), 9.4 * sin(a)) for a in corners]))
         octagon.closeSubpath()
-        first_stroke = QPainterPath(offset_point(-3, -3))
-        first_stroke.lineTo(offset_point(3, 3))
-        second_stroke = QPainterPath(offset_point(3, -3))
-        second_stroke.lineTo(offset_point(-3, 3))
-        painter.fillPath(
-            octagon - _stroke(first_stroke, width) - _stroke(second_stroke, width), colour
+        first_stroke = QPainterPath(glyph.point(-3, -3))
+        first_stroke.lineTo(glyph.point(3, 3))
+        second_stroke = QPainterPath(glyph.point(3, -3))
+        second_stroke.lineTo(glyph.point(-3, 3))
+        glyph.painter.fillPath(
+            octagon - _stroke(first_stroke, glyph.width) - _stroke(second_stroke, glyph.width),
+            glyph.colour,
         )
     else:
-        pen = round_pen(colour, width)
+        pen = round_pen(glyph.colour, glyph.width)
         pen.setCapStyle(Qt.PenCapStyle.FlatCap)
         pen.setDashPattern([1.7, 1.35])
-        painter.setPen(pen)
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.drawEllipse(ring)
-        hook = QPainterPath(offset_point(-2.2, -2))
-        hook.cubicTo(offset_point(-2.2, -5.2), offset_point(2.6, -5.2), offset_point(2.4, -1.8))
-        hook.cubicTo(offset_point(2.2, 0), offset_point(0, 0), offset_point(0, 1.8))
-        painter.setPen(round_pen(colour, 1.8 * scale))
-        painter.drawPath(hook)
-        use_solid_brush()
-        painter.drawEllipse(offset_point(0, 4.6), 1.15 * scale, 1.15 * scale)
-    painter.restore()
+        glyph.painter.setPen(pen)
+        glyph.painter.setBrush(Qt.BrushStyle.NoBrush)
+        glyph.painter.drawEllipse(glyph.ring)
+        hook = QPainterPath(glyph.point(-2.2, -2))
+        hook.cubicTo(glyph.point(-2.2, -5.2), glyph.point(2.6, -5.2), glyph.point(2.4, -1.8))
+        hook.cubicTo(glyph.point(2.2, 0), glyph.point(0, 0), glyph.point(0, 1.8))
+        glyph.painter.setPen(round_pen(glyph.colour, 1.8 * glyph.scale))
+        glyph.painter.drawPath(hook)
+        glyph.use_solid_brush()
+        glyph.painter.drawEllipse(glyph.point(0, 4.6), 1.15 * glyph.scale, 1.15 * glyph.scale)
 
 
 def _stroke(path: QPainterPath, width: float) -> QPainterPath:
@@ -252,7 +274,7 @@ def paint_gpu_cell(
     rect: QRectF,
     use: GpuUse,
     *,
-    unhealthy: bool = False,
+    is_unhealthy: bool = False,
     share: float = 1.0,
     radius: float = 3.0,
 ) -> None:
@@ -270,7 +292,7 @@ def paint_gpu_cell(
         pen = QPen(t.q("bad" if use == "gone" else "line_strong"), 1, Qt.PenStyle.DotLine)
         painter.setPen(pen)
         painter.drawRoundedRect(edge, radius, radius)
-    elif unhealthy:
+    elif is_unhealthy:
         path = QPainterPath()
         path.addRoundedRect(rect, radius, radius)
         hole = QPainterPath()
@@ -434,11 +456,11 @@ class RankRing(QWidget):
         if new_values == (self._state, self._progress, self._ranks) and self.accessibleName():
             return
         self._state, self._progress, self._ranks = new_values
-        unhealthy = sum(1 for mark in ranks if mark)
+        unhealthy_count = sum(1 for mark in ranks if mark)
         percent_text = "" if progress is None else f", {progress_figure(progress)} percent"
         name = f"{state.label}{percent_text}"
-        if unhealthy:
-            name += f", {unhealthy} of {len(ranks)} ranks need attention"
+        if unhealthy_count:
+            name += f", {unhealthy_count} of {len(ranks)} ranks need attention"
         self.setAccessibleName(name)
         self.setToolTip(plain_tip(name))
         self.update()
@@ -514,20 +536,22 @@ class Logo(QWidget):
 
 
 class _Cell(QWidget):
-    def __init__(self, use: GpuUse, unhealthy: bool, share: float) -> None:
+    def __init__(self, use: GpuUse, is_unhealthy: bool, share: float) -> None:
         super().__init__()
-        self._use, self._unhealthy, self._share = use, unhealthy, share
+        self._use, self._is_unhealthy, self._share = use, is_unhealthy, share
         self.setFixedSize(18, 12)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         rect = QRectF(self.rect())
         paint_gpu_cell(
-            QPainter(self), rect, self._use, unhealthy=self._unhealthy, share=self._share
+            QPainter(self), rect, self._use, is_unhealthy=self._is_unhealthy, share=self._share
         )
 
 
-def legend_key(use: GpuUse, word: str, *, unhealthy: bool = False, share: float = 1.0) -> QWidget:
+def legend_key(
+    use: GpuUse, word: str, *, is_unhealthy: bool = False, share: float = 1.0
+) -> QWidget:
     """See `paint_gpu_cell` for the arguments."""
     holder = QWidget()
-    holder.setLayout(row(_Cell(use, unhealthy, share), Label(word, "tiny", "text2"), gap=6))
+    holder.setLayout(row(_Cell(use, is_unhealthy, share), Label(word, "tiny", "text2"), gap=6))
     return holder

@@ -312,10 +312,10 @@ def motion_reduced() -> bool:
     return _motion_reduced
 
 
-def reduce_motion(reduced: bool) -> None:
+def reduce_motion(is_reduced: bool) -> None:
     """Set the result of `motion_reduced`. `ThemeManager` updates the running window."""
     global _motion_reduced
-    _motion_reduced = reduced
+    _motion_reduced = is_reduced
 
 
 @cache

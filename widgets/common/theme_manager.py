@@ -90,9 +90,9 @@ class ThemeManager(QObject):
         """Switch between dark and light: the action of the button in the side bar."""
         self.choose(ThemeChoice.LIGHT if self.is_dark else ThemeChoice.DARK)
 
-    def reduce_motion(self, reduced: bool) -> None:
+    def reduce_motion(self, is_reduced: bool) -> None:
         """Disable animations."""
-        self._reduced_motion = reduced
+        self._reduced_motion = is_reduced
         self._refresh()
 
     def heighten_contrast(self, high: bool) -> None:

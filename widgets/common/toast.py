@@ -85,10 +85,10 @@ class Toast(QFrame):
         self.raise_()
         self._timer.start()
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+    def eventFilter(self, receiver: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.Resize and self.isVisible():
             self._move_to_corner()
-        return super().eventFilter(watched, event)
+        return super().eventFilter(receiver, event)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

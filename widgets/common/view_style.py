@@ -111,7 +111,7 @@ class ColumnHider(QObject):
         view.viewport().installEventFilter(self)
         view.model().modelReset.connect(self.update_columns)
 
-    def eventFilter(self, _watched: QObject, event: QEvent) -> bool:
+    def eventFilter(self, _receiver: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.Resize:
             self.update_columns()
         return False
@@ -176,7 +176,7 @@ class RowPointer(QObject):
         self.row = -1
         view.viewport().installEventFilter(self)
 
-    def eventFilter(self, _watched: QObject, event: QEvent) -> bool:
+    def eventFilter(self, _receiver: QObject, event: QEvent) -> bool:
         if isinstance(event, QMouseEvent):
             self._set_row(self._view.rowAt(int(event.position().y())))
         elif event.type() == QEvent.Type.Leave:

@@ -87,34 +87,7 @@ class ComparePage(QWidget):
         self._read_errors: dict[str, str] = {}
         self._picker: JobPicker | None = None
         self._make_header()
-        self.plots = ComparePlots(_SMOOTHING)
-        self.plots.save_requested.connect(self.save_requested)
-        self.table = CompareTable()
-        self.table.job_hovered.connect(self.plots.highlight_job)
-        self.table.job_opened.connect(self.job_opened)
-        self.table.removal_requested.connect(self.remove_requested)
-        self.parallel = ParallelCard()
-        self.parallel.job_hovered.connect(self.plots.highlight_job)
-        self.parallel.job_opened.connect(self.job_opened)
-        self.parallel.pictures.saved.connect(self.save_requested)
-        self._message = Label("", "small", "text2", wrap=True)
-        self._message.setContentsMargins(0, S2, 0, 0)
-        add_plot_button = Button(
-            "Add plot", kind="quiet", icon="plus", tip="Plot another metric of these jobs"
-        )
-        add_plot_button.clicked.connect(self.plots.add_plot)
-        content = QWidget()
-        content.setLayout(
-            col(
-                (self.plots, 1),
-                row((self._message, 1), add_plot_button, gap=S3),
-                Card(self.table, margins=(S5, S4, S5, S3)),
-                self.parallel,
-                gap=S2,
-                margins=(PAGE_MARGIN, 0, 0, S5),
-            )
-        )
-        self._scroll = VerticalScrollArea(content, gutter=PAGE_MARGIN)
+        self._make_content()
         self._empty_page = EmptyState(
             "chart-line-up",
             "No jobs compared yet",
@@ -144,6 +117,36 @@ class ComparePage(QWidget):
         self._refresh_timer = self._one_shot(self._refresh)
         self._table_timer = self._one_shot(self._show_table)
         self._refresh()
+
+    def _make_content(self) -> None:
+        self.plots = ComparePlots(_SMOOTHING)
+        self.plots.save_requested.connect(self.save_requested)
+        self.table = CompareTable()
+        self.table.job_hovered.connect(self.plots.highlight_job)
+        self.table.job_opened.connect(self.job_opened)
+        self.table.removal_requested.connect(self.remove_requested)
+        self.parallel = ParallelCard()
+        self.parallel.job_hovered.connect(self.plots.highlight_job)
+        self.parallel.job_opened.connect(self.job_opened)
+        self.parallel.pictures.saved.connect(self.save_requested)
+        self._message = Label("", "small", "text2", wrap=True)
+        self._message.setContentsMargins(0, S2, 0, 0)
+        add_plot_button = Button(
+            "Add plot", kind="quiet", icon="plus", tip="Plot another metric of these jobs"
+        )
+        add_plot_button.clicked.connect(self.plots.add_plot)
+        content = QWidget()
+        content.setLayout(
+            col(
+                (self.plots, 1),
+                row((self._message, 1), add_plot_button, gap=S3),
+                Card(self.table, margins=(S5, S4, S5, S3)),
+                self.parallel,
+                gap=S2,
+                margins=(PAGE_MARGIN, 0, 0, S5),
+            )
+        )
+        self._scroll = VerticalScrollArea(content, gutter=PAGE_MARGIN)
 
     # -- input
 
@@ -198,23 +201,23 @@ class ComparePage(QWidget):
 
     # -- actions
 
-    def offer_for(self, dragged: DraggedJobs) -> DropOffer:
+    def offer_for(self, jobs: DraggedJobs) -> DropOffer:
         """Return the effect of a drop of these jobs."""
-        if set(dragged.ids) <= set(self.ids):
-            verb = "is" if len(dragged.ids) == 1 else "are"
-            return DropOffer(f"{dragged.label} {verb} compared already", is_accepted=False)
-        refusal = too_many_message(self.ids, dragged.ids)
-        return DropOffer(refusal or f"Compare {dragged.label}", is_accepted=not refusal)
+        if set(jobs.ids) <= set(self.ids):
+            verb = "is" if len(jobs.ids) == 1 else "are"
+            return DropOffer(f"{jobs.label} {verb} compared already", is_accepted=False)
+        refusal = too_many_message(self.ids, jobs.ids)
+        return DropOffer(refusal or f"Compare {jobs.label}", is_accepted=not refusal)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        dragged = dragged_jobs(event.mimeData())
-        if dragged is None:
+        jobs = dragged_jobs(event.mimeData())
+        if jobs is None:
             event.ignore()
             return
         # More jobs than fit are accepted, too: the overlay then explains the refusal.
         event.setDropAction(Qt.DropAction.CopyAction)
         event.accept()
-        offer = self.offer_for(dragged)
+        offer = self.offer_for(jobs)
         self.drop_overlay.open(offer.message, "chart-line-up", is_accepted=offer.is_accepted)
 
     def dragLeaveEvent(self, _event: QDragLeaveEvent) -> None:
@@ -222,11 +225,11 @@ class ComparePage(QWidget):
 
     def dropEvent(self, event: QDropEvent) -> None:
         self.drop_overlay.hide()
-        dragged = dragged_jobs(event.mimeData())
-        if dragged is not None:
+        jobs = dragged_jobs(event.mimeData())
+        if jobs is not None:
             event.setDropAction(Qt.DropAction.CopyAction)
             event.accept()
-            self.jobs_dropped.emit(dragged.ids)
+            self.jobs_dropped.emit(jobs.ids)
 
     @Slot()
     def open_picker(self) -> None:
@@ -368,13 +371,13 @@ def short_names(names: Sequence[str]) -> tuple[str, ...]:
     Long names lose their middle. Equal names get a number.
     """
     common_words = shared_token_count(names) if len(names) > 1 else 0
-    shortened = [_cut_middle(job_label(name, common_words)) for name in names]
-    repeated = Counter(shortened)
+    short_names = [_cut_middle(job_label(name, common_words)) for name in names]
+    name_counts = Counter(short_names)
     occurrences: Counter[str] = Counter()
     numbered_names = []
-    for name in shortened:
+    for name in short_names:
         occurrences[name] += 1
-        numbered_names.append(f"{name} ({occurrences[name]})" if repeated[name] > 1 else name)
+        numbered_names.append(f"{name} ({occurrences[name]})" if name_counts[name] > 1 else name)
     return tuple(numbered_names)
 
 

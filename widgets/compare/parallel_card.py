@@ -106,13 +106,15 @@ class ParallelCard(Card):
         self.table.entered.connect(self._hover_row)
         self.hide()
 
-    def show_jobs(self, compared: tuple[JobView, ...], sweep_jobs: tuple[JobView, ...]) -> None:
+    def show_jobs(
+        self, compared_jobs: tuple[JobView, ...], sweep_jobs: tuple[JobView, ...]
+    ) -> None:
         """Set the compared jobs, and the known jobs of their sweeps."""
         sources: dict[str, tuple[JobView, ...]] = {}
-        for tag in dict.fromkeys(filter(None, (sweep_of(view.tags) for view in compared))):
+        for tag in dict.fromkeys(filter(None, (sweep_of(view.tags) for view in compared_jobs))):
             views = [view for view in sweep_jobs if sweep_of(view.tags) == tag]
             sources[tag] = tuple(sorted(views, key=lambda view: (view.created, view.id)))
-        sources[_COMPARED_KEY] = compared
+        sources[_COMPARED_KEY] = compared_jobs
         sources = {key: jobs for key, jobs in sources.items() if len(jobs) >= FEWEST_JOBS}
         if sources == self._sources:
             return

@@ -66,7 +66,7 @@ class ParallelPicture:
 
     def line_at(self, point: QPointF, job_ids: Collection[str]) -> str:
         """Return the id of the job in `job_ids` with the nearest line, "" if none is near."""
-        nearest, distance = "", _LINE_REACH
+        nearest_job, distance = "", _LINE_REACH
         for line in self._coordinates.lines:
             if line.job_id not in job_ids:
                 continue
@@ -78,8 +78,8 @@ class ParallelPicture:
                 # Along the normal: otherwise steep lines could hardly be hit.
                 line_distance = abs(y - point.y()) * (b.x() - a.x()) / QLineF(a, b).length()
                 if line_distance < distance:
-                    nearest, distance = line.job_id, line_distance
-        return nearest
+                    nearest_job, distance = line.job_id, line_distance
+        return nearest_job
 
     # -- painting
 
@@ -139,8 +139,8 @@ class ParallelPicture:
             point = QPointF(self.axis_x(number), plate_rect.center().y())
             fill_round(painter, QRectF(point.x() - 4, point.y() - 4, 8, 8), t.q("ink"), 4)
             fill_round(painter, plate_rect, t.q("ink"), 4)
-            inner = plate_rect.adjusted(S2, 0, -S1, 0)
-            paint_text(painter, inner, text, "small_strong", "on_ink", elide_middle=True)
+            label_rect = plate_rect.adjusted(S2, 0, -S1, 0)
+            paint_text(painter, label_rect, text, "small_strong", "on_ink", elide_middle=True)
 
     def paint_key_axis(self, painter: QPainter, number: int) -> None:
         """Highlight the axis that the keys brush, as strongly as a focus ring."""

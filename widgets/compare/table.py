@@ -387,10 +387,10 @@ class CompareTable(QWidget):
             for cell, text, is_best in values:
                 cell.show_value(text, is_best)
         count = len(comparison.equal)
-        hidden = "" if self._all_switch.isChecked() else " hidden"
+        hidden_suffix = "" if self._all_switch.isChecked() else " hidden"
         # "equal" needs at least two jobs.
         noun = "equal row" if len(comparison.jobs) > 1 else "row"
-        self._equal_label.setText(f"{formats.plural(count, noun)}{hidden}")
+        self._equal_label.setText(f"{formats.plural(count, noun)}{hidden_suffix}")
         self._equal_label.setVisible(count > 0)
         self._all_switch.setVisible(count > 0)
 

@@ -114,10 +114,10 @@ class EntryModel(QAbstractListModel):
     def _refresh(self) -> None:
         matches = [entry for entry in self._entries if self._query in entry.name.casefold()]
         if [e.name for e in matches] == [e.name for e in self._visible_entries]:
-            for row, (previous, entry) in enumerate(
+            for row, (previous_entry, entry) in enumerate(
                 zip(self._visible_entries, matches, strict=True)
             ):
-                if previous != entry:
+                if previous_entry != entry:
                     self._visible_entries[row] = entry
                     index = self.index(row)
                     self.dataChanged.emit(index, index)
@@ -168,16 +168,16 @@ class EntryDelegate(QStyledItemDelegate):
         focus_flags = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_KeyboardFocusChange
         if state & focus_flags == focus_flags:
             paint_focus(painter, row_rect)
-        inner = row_rect.adjusted(S3 + indent, S1, -S3, -S1)
-        line_h = inner.height() / 2
+        area = row_rect.adjusted(S3 + indent, S1, -S3, -S1)
+        line_h = area.height() / 2
         corner_w = text_width(corner) + S2
-        title_rect = QRectF(inner.left(), inner.top(), inner.width() - corner_w, line_h)
+        title_rect = QRectF(area.left(), area.top(), area.width() - corner_w, line_h)
         paint_text(painter, title_rect, title, "strong", title_color, elide_middle=True)
-        corner_rect = QRectF(inner.right() - corner_w, inner.top(), corner_w, line_h)
+        corner_rect = QRectF(area.right() - corner_w, area.top(), corner_w, line_h)
         paint_text(painter, corner_rect, corner, "body", "text2", right=True)
-        subtitle_rect = QRectF(inner.left(), inner.top() + line_h, inner.width(), line_h)
+        subtitle_rect = QRectF(area.left(), area.top() + line_h, area.width(), line_h)
         if is_warning:
             paint_text(painter, subtitle_rect, subtitle, "small_strong", "warn")
         else:
             paint_text(painter, subtitle_rect, subtitle, "body", "text2")
-        return inner
+        return area

@@ -139,8 +139,8 @@ class _Edge(QGraphicsItem):
             self._path.cubicTo(*points[number : number + 3])
         arrow_line = QLineF(points[-3], points[-1])
         arrow_line.setLength(_ARROW_H)
-        normal = arrow_line.normalVector().unitVector()
-        half_width = (normal.p2() - normal.p1()) * _ARROW_W / 2
+        normal_line = arrow_line.normalVector().unitVector()
+        half_width = (normal_line.p2() - normal_line.p1()) * _ARROW_W / 2
         self._arrow = QPolygonF(
             [points[-1] - (arrow_line.p2() - arrow_line.p1()) + half_width, points[-1]]
         )

@@ -75,7 +75,7 @@ def output_text(layer: Layer) -> str:
 def trained_text(layer: Layer) -> str:
     if not layer.parameters:
         return formats.NONE
-    return "trained" if layer.trained else "frozen"
+    return "trained" if layer.is_trained else "frozen"
 
 
 def short_count(value: int) -> str:
@@ -216,7 +216,7 @@ class LayersView(QWidget):
     def _refresh(self) -> None:
         """Show the layers and figures for the selected batch size."""
         layers = self._layers.of_batch(self.batch.value())
-        trained_parameters = sum(layer.parameters for layer in layers.layers if layer.trained)
+        trained_parameters = sum(layer.parameters for layer in layers.layers if layer.is_trained)
         details = [
             KeyValue("Layers", formats.count(len(layers.layers))),
             KeyValue("Parameters", formats.count(layers.parameters)),

@@ -192,10 +192,10 @@ class LibraryDetail(QWidget):
         self._show_versions()
 
     def show_files(
-        self, reference: str, paths: tuple[str, ...], added: tuple[str, ...] = ()
+        self, reference: str, paths: tuple[str, ...], added_paths: tuple[str, ...] = ()
     ) -> None:
         if reference == self.reference:
-            self._source.show_files(paths, added)
+            self._source.show_files(paths, added_paths)
             self._tabs.set_count("source", formats.count(len(paths)))
 
     def show_files_error(self, reference: str, message: str) -> None:
@@ -324,6 +324,23 @@ class LibraryDetail(QWidget):
         self._progress.hide()
         self._is_running = False
         keep_size_when_hidden(self._progress)
+        self._make_trial_row()
+        self._make_pages()
+        head = row(
+            *(self.back_button, self._name, self._chip, self._version_box, STRETCH),
+            *(job_button, self._new_version_button, more_button),
+            gap=S2,
+        )
+        self.setLayout(
+            col(
+                *(head, self._details, self._leak_banner, self._offer_banner, self._tabs),
+                *(self._banner, self._trial_row, (self._pages, 1), self._progress),
+                gap=S3,
+                margins=(PAGE_MARGIN, (HEADER_H - 32) // 2, PAGE_MARGIN, S4),
+            )
+        )
+
+    def _make_trial_row(self) -> None:
         self._boxes = {kind: ComboBox(name=kind.value.capitalize()) for kind in self.partners}
         self._trial_button = Button("", icon="play")
         self._trial_button.clicked.connect(self.try_again)
@@ -341,6 +358,8 @@ class LibraryDetail(QWidget):
         self._filter = self.results.samples.filter if "samples" in self.results.pages else QWidget()
         keep_size_when_hidden(self._filter)
         self._trial_row.setLayout(row(*boxes, self._trial_button, S4, (self._filter, 1), gap=S2))
+
+    def _make_pages(self) -> None:
         self._source = SourceView()
         self._source.text_requested.connect(
             lambda path: self.text_requested.emit(self.reference, path)
@@ -357,26 +376,6 @@ class LibraryDetail(QWidget):
         }
         for page in self._pages_by_tab.values():
             self._pages.addWidget(page)
-        head = row(
-            *(self.back_button, self._name, self._chip, self._version_box, STRETCH),
-            *(job_button, self._new_version_button, more_button),
-            gap=S2,
-        )
-        self.setLayout(
-            col(
-                head,
-                self._details,
-                self._leak_banner,
-                self._offer_banner,
-                self._tabs,
-                self._banner,
-                self._trial_row,
-                (self._pages, 1),
-                self._progress,
-                gap=S3,
-                margins=(PAGE_MARGIN, (HEADER_H - 32) // 2, PAGE_MARGIN, S4),
-            )
-        )
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
@@ -417,7 +416,7 @@ class LibraryDetail(QWidget):
         if item is None:
             return
         size = f"{formats.disk(item.bytes)} in {formats.plural(item.files, 'file')}"
-        imported = KeyValue(
+        import_time = KeyValue(
             "Imported", formats.time_with_day(instant(item.created), datetime.now(UTC))
         )
         weights = item.details.get(WEIGHTS_DETAIL)
@@ -425,7 +424,7 @@ class LibraryDetail(QWidget):
             [KeyValue("Weights", formats.disk(int(weights["bytes"])))] if weights else []
         )
         self._details.set_items(
-            (KeyValue("Size", size), *weights_details, *trial_details, imported)
+            (KeyValue("Size", size), *weights_details, *trial_details, import_time)
         )
         self._leak_banner.set_finding("warn", item.leaks, "The validation metrics are too good.")
         self._leak_banner.setVisible(bool(item.leaks))

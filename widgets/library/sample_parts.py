@@ -54,15 +54,15 @@ class PartSketch(QWidget):
 def paint_part(painter: QPainter, box: QRectF, part: SamplePart | None) -> None:
     """Sketch a part that is no picture: wave as line, numbers as bars, table as shades, or text."""
     fill_round(painter, box, theme.current().q("sunken"), R_CELL)
-    inner = box.adjusted(S2, S2, -S2, -S2)
+    area = box.adjusted(S2, S2, -S2, -S2)
     if part is not None and part.display_kind == "wave" and len(part.values) > 1:
-        _paint_wave(painter, inner, part.values)
+        _paint_wave(painter, area, part.values)
     elif part is not None and part.display_kind == "values" and len(part.values) > 1:
-        _paint_bars(painter, inner, part.scaled_values or part.values)
+        _paint_bars(painter, area, part.scaled_values or part.values)
     elif part is not None and part.display_kind == "table" and part.rows:
-        _paint_table(painter, inner, part.rows)
+        _paint_table(painter, area, part.rows)
     elif part is not None and part.display_kind == "values" and part.values:
-        paint_text(painter, inner, formats.metric(part.values[0]), "strong", center=True)
+        paint_text(painter, area, formats.metric(part.values[0]), "strong", center=True)
     else:
         text = shape_text(part)
         paint_text(painter, box.adjusted(S1, 0, -S1, 0), text, "tiny", center=True)
@@ -173,21 +173,21 @@ def _paint_named_bars(painter: QPainter, box: QRectF, part: SamplePart) -> None:
     The bars are those of the values as the model gets them: they have one scale.
     """
     fill_round(painter, box, theme.current().q("sunken"), R_CELL)
-    inner = box.adjusted(S2, S2, -S2, -S2)
-    name_w = inner.width() * _NAME_SHARE
+    area = box.adjusted(S2, S2, -S2, -S2)
+    name_w = area.width() * _NAME_SHARE
     low, high = _value_range(part.scaled_values, with_zero=True)
     bars = QRectF(
-        inner.left() + name_w + S2, 0, inner.width() - name_w - _VALUE_W - 2 * S2, _BAR_ROW_H
+        area.left() + name_w + S2, 0, area.width() - name_w - _VALUE_W - 2 * S2, _BAR_ROW_H
     )
     zero = bars.left() - bars.width() * low / (high - low)
     rows = zip(part.names, part.values, part.scaled_values, strict=False)
     for number, (name, value, scaled_value) in enumerate(rows):
         if number == _MAX_BAR_ROWS:
             break
-        top = inner.top() + number * _BAR_ROW_H
-        name_box = QRectF(inner.left(), top, name_w, _BAR_ROW_H)
+        top = area.top() + number * _BAR_ROW_H
+        name_box = QRectF(area.left(), top, name_w, _BAR_ROW_H)
         paint_text(painter, name_box, name, "small", "text2", elide_middle=True)
-        value_box = QRectF(inner.right() - _VALUE_W, top, _VALUE_W, _BAR_ROW_H)
+        value_box = QRectF(area.right() - _VALUE_W, top, _VALUE_W, _BAR_ROW_H)
         paint_text(painter, value_box, formats.metric(value), "small_strong", right=True)
         if scaled_value is not None:
             x = bars.left() + bars.width() * (scaled_value - low) / (high - low)

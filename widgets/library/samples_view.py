@@ -67,8 +67,8 @@ class SamplesView(QWidget):
         self._page_starts: list[int] = []
         """The first number of each requested page; empty for the samples of the preview."""
         self._page_end = 0
-        self._previous = IconButton("arrow-left", "Previous samples")
-        self._previous.clicked.connect(self._show_previous_page)
+        self._previous_button = IconButton("arrow-left", "Previous samples")
+        self._previous_button.clicked.connect(self._show_previous_page)
         self._next = IconButton("arrow-right", "Next samples")
         self._next.clicked.connect(self._show_next_page)
         self._make_classes()
@@ -76,13 +76,13 @@ class SamplesView(QWidget):
         self._sketch = PartSketch()
         self._picture = Label()
         self._sample_details = col(gap=S2)
-        large = row(self._picture, (self._sample_details, 1), gap=S4, top=True)
-        self._sample_card = Card(self._sample_title, self._sketch, large)
+        sample_row = row(self._picture, (self._sample_details, 1), gap=S4, top=True)
+        self._sample_card = Card(self._sample_title, self._sketch, sample_row)
         self._values = ValuesCard()
         holder = QWidget()
         holder.setLayout(
             col(
-                row((self._range_label, 1), self._previous, self._next, gap=S1),
+                row((self._range_label, 1), self._previous_button, self._next, gap=S1),
                 *(self._grid, STRETCH),
                 gap=S2,
                 margins=(S4, S3, S4, S4),
@@ -169,10 +169,10 @@ class SamplesView(QWidget):
         self._class_name = name
         self._page_starts.clear()
         self._page_end = 0
-        for button in (self._previous, self._next):
+        for button in (self._previous_button, self._next):
             button.setVisible(len(samples) < total)
         self._show_samples(samples, empty_text)
-        self._previous.setEnabled(False)
+        self._previous_button.setEnabled(False)
         self._next.setEnabled(True)
         text = f"{formats.count_of(len(samples), total)} samples"
         qualifier = f" of class {name}" if name else ", spread evenly"
@@ -200,7 +200,7 @@ class SamplesView(QWidget):
             self.show_class(self._class_name)
 
     def _request_page(self) -> None:
-        for button in (self._previous, self._next):
+        for button in (self._previous_button, self._next):
             button.setEnabled(False)
         self._range_label.setText("Reading samples…")
         self._range_label.show()
@@ -220,7 +220,7 @@ class SamplesView(QWidget):
         if self._preview is None or request != self._page_request():
             return
         self._page_end = page.end
-        self._previous.setEnabled(True)
+        self._previous_button.setEnabled(True)
         self._next.setEnabled(page.end < page.total)
         samples = tuple(s.sample for s in page.samples)
         class_text = f" of class {self._class_name}" if self._class_name else ""
@@ -239,7 +239,7 @@ class SamplesView(QWidget):
     def show_page_error(self, request: object, message: str) -> None:
         """Show why the samples cannot be read."""
         if request == self._page_request():
-            self._previous.setEnabled(True)
+            self._previous_button.setEnabled(True)
             self._range_label.setText(message)
 
     def _show_sample(self, sample: SamplePreview) -> None:

@@ -57,10 +57,10 @@ class ScanView(QStackedWidget):
         self._make_findings()
         self._make_samples()
         self._banner = Banner()
-        self._empty = EmptyState("magnifying-glass", "")
-        self._empty.pressed.connect(self._request_scan)
+        self._empty_state = EmptyState("magnifying-glass", "")
+        self._empty_state.pressed.connect(self._request_scan)
         start_page = QWidget()
-        start_page.setLayout(col(self._banner, (self._empty, 1), gap=S3))
+        start_page.setLayout(col(self._banner, (self._empty_state, 1), gap=S3))
         result_page = QWidget()
         result_page.setLayout(
             col(self._summary, (self._findings, 1), (self._samples, 1), SLACK, gap=S3)
@@ -88,16 +88,16 @@ class ScanView(QStackedWidget):
 
     def _make_samples(self) -> None:
         self._range_label = Label("", "small", "text3", elide="right")
-        self._previous = IconButton("arrow-left", "Previous samples")
+        self._previous_button = IconButton("arrow-left", "Previous samples")
         self._next = IconButton("arrow-right", "Next samples")
-        self._previous.clicked.connect(lambda: self._show_from(self._start - _PAGE_GROUPS))
+        self._previous_button.clicked.connect(lambda: self._show_from(self._start - _PAGE_GROUPS))
         self._next.clicked.connect(lambda: self._show_from(self._start + _PAGE_GROUPS))
         self._errors_label = Label("", "small", "text2", wrap=True)
         self._grid = SampleGrid()
         holder = QWidget()
         holder.setLayout(
             col(
-                row((self._range_label, 1), self._previous, self._next, gap=S1),
+                row((self._range_label, 1), self._previous_button, self._next, gap=S1),
                 *(self._errors_label, self._grid, STRETCH),
                 gap=S2,
                 margins=(S4, S3, S4, S4),
@@ -112,7 +112,7 @@ class ScanView(QStackedWidget):
         if self.currentIndex() == _RUNNING:
             self.cancel_requested.emit()
         self._banner.hide()
-        self._empty.show_message(
+        self._empty_state.show_message(
             "magnifying-glass", "Not scanned yet", _EXPLANATION, button="Scan all samples"
         )
         self.setCurrentIndex(_EMPTY)
@@ -124,7 +124,7 @@ class ScanView(QStackedWidget):
     def show_error(self, message: str, remedy: str = "") -> None:
         """Show why there is no result."""
         hint = "Fix the problem above, then scan again."
-        self._empty.show_message("magnifying-glass", "No result", hint, button="Scan again")
+        self._empty_state.show_message("magnifying-glass", "No result", hint, button="Scan again")
         self.setCurrentIndex(_EMPTY)
         self._banner.set_finding("bad", message, remedy)
         self._banner.show()
@@ -133,7 +133,7 @@ class ScanView(QStackedWidget):
         findings = scan.findings()
         if not findings:
             self._banner.hide()
-            self._empty.show_message("check-circle", "No findings", _summary_text(scan))
+            self._empty_state.show_message("check-circle", "No findings", _summary_text(scan))
             self.setCurrentIndex(_EMPTY)
             return
         self._summary.setText(_summary_text(scan))
@@ -186,9 +186,9 @@ class ScanView(QStackedWidget):
         self._start = start
         total = len(self._finding.groups)
         self._samples.setVisible(bool(total))
-        for button in (self._previous, self._next):
+        for button in (self._previous_button, self._next):
             button.setVisible(total > _PAGE_GROUPS)
-        self._previous.setEnabled(start > 0)
+        self._previous_button.setEnabled(start > 0)
         self._next.setEnabled(start + _PAGE_GROUPS < total)
         self._errors_label.hide()
         self._grid.hide()
@@ -214,10 +214,12 @@ class ScanView(QStackedWidget):
 
 
 def _summary_text(scan: DatasetScan) -> str:
-    counts_text = f"{formats.count(scan.examined)} training"
+    counts_text = f"{formats.count(scan.examined_count)} training"
     if scan.validation is not None:
-        counts_text += f" and {formats.count(scan.validation.examined)} validation"
-    count = scan.examined + (scan.validation.examined if scan.validation is not None else 0)
+        counts_text += f" and {formats.count(scan.validation.examined_count)} validation"
+    count = scan.examined_count + (
+        scan.validation.examined_count if scan.validation is not None else 0
+    )
     text = f"Read {counts_text} samples ({formats.milliseconds(scan.sample_time_ms)} each)"
     start_s = scan.seconds - count * scan.sample_time_ms / 1000
     text += f"; starting took {formats.duration(start_s)}." if start_s >= 1 else "."

@@ -62,17 +62,17 @@ class SourceView(QWidget):
         """Show why the files cannot be read."""
         self._show_message("The files cannot be read", message)
 
-    def show_files(self, paths: tuple[str, ...], added: tuple[str, ...] = ()) -> None:
+    def show_files(self, paths: tuple[str, ...], added_paths: tuple[str, ...] = ()) -> None:
         """Show these files; the entry file is opened, or else the first file.
 
-        ``added`` are the files that were added after the import.
+        ``added_paths`` are the files that were added after the import.
         """
         self._show_paths(paths)
-        self._remove_button.setVisible(bool(added))
-        if added:
-            suffix = f" and {formats.count(len(added) - 1)} more" if added[1:] else ""
+        self._remove_button.setVisible(bool(added_paths))
+        if added_paths:
+            suffix = f" and {formats.count(len(added_paths) - 1)} more" if added_paths[1:] else ""
             self._remove_button.set_tip(
-                f"Move {added[0]}{suffix}, which was not imported, to the trash"
+                f"Move {added_paths[0]}{suffix}, which was not imported, to the trash"
             )
         if not paths:
             self._show_message("No files", "Some loaders download their data themselves.")

@@ -66,14 +66,14 @@ class StatisticsView(QWidget):
         self._values = ValuesCard(with_picker=False)
         self._shapes = col(gap=S1)
         self._shapes_card = Card(Label("Shapes", "strong"), self._shapes)
-        empty = EmptyState("table", "No statistics", "This data is not numeric.")
+        empty_state = EmptyState("table", "No statistics", "This data is not numeric.")
         self._pages = QStackedWidget()
         card = Card((self._table, 1), margins=(0, 0, 0, S1))
         TableHeightLimit(self._table, card, S1)
         table = QWidget()
         table.setLayout(col((card, 1), SLACK))
         self._pages.addWidget(table)
-        self._pages.addWidget(empty)
+        self._pages.addWidget(empty_state)
         self._side = QWidget()
         self._side.setLayout(col(self._values, self._shapes_card, STRETCH, gap=S3))
         self._layout = row((self._pages, 1), self._side, gap=S3)
@@ -96,7 +96,9 @@ class StatisticsView(QWidget):
             shape = f", {formats.shape(part.shape)}" if part.shape else ""
             text = f"{path_title(part.path)}: {part.dtype}{shape}"
             count_text = (
-                "" if part.count == preview.examined else f", {formats.count(part.count)} samples"
+                ""
+                if part.count == preview.examined_count
+                else f", {formats.count(part.count)} samples"
             )
             self._shapes.addWidget(Label(text + count_text, "body", "text2", elide="right"))
         hidden_count = len(preview.shapes) - _MAX_SHAPES

@@ -89,8 +89,8 @@ class TrialPages:
         self.empty_states = {key: EmptyState(_TEXTS[key][0], "") for key in keys}
         self.questions = {key: PartnerQuestion() for key in keys if key in TRIAL_TABS[:2]}
         self.pages = {
-            key: _stack_pages(getattr(self, key), empty, self.questions.get(key))
-            for key, empty in self.empty_states.items()
+            key: _stack_pages(getattr(self, key), empty_state, self.questions.get(key))
+            for key, empty_state in self.empty_states.items()
         }
         self.show_no_result()
 
@@ -143,11 +143,11 @@ class TrialPages:
         self._show_texts(_FAILED)
 
     def _show_texts(self, title_index: int) -> None:
-        for key, empty in self.empty_states.items():
+        for key, empty_state in self.empty_states.items():
             action = "check" if key == "check" else "try"
             error_hint = f"Fix the problem above, then {action} again."
             hint = error_hint if title_index == _FAILED else _TEXTS[key][-1]
-            empty.show_message(_TEXTS[key][0], _TEXTS[key][title_index], hint)
+            empty_state.show_message(_TEXTS[key][0], _TEXTS[key][title_index], hint)
 
 
 def preview_details(preview: Preview) -> list[KeyValue]:
@@ -230,9 +230,11 @@ class PartnerQuestion(QWidget):
                 lambda _is_checked=False, name=name: self.partner_chosen.emit(name)
             )
             self._answers.addLayout(row(STRETCH, answer, STRETCH))
-        remaining = len(names) - _MAX_ANSWERS
-        self._more_label.setText(f"{remaining} more in the list above" if remaining > 0 else "")
-        self._more_label.setVisible(remaining > 0)
+        remaining_count = len(names) - _MAX_ANSWERS
+        self._more_label.setText(
+            f"{remaining_count} more in the list above" if remaining_count > 0 else ""
+        )
+        self._more_label.setVisible(remaining_count > 0)
         self.setAccessibleName(title)
 
 

@@ -93,12 +93,12 @@ class VersionsView(QWidget):
         self._compare()
 
     def show_changes(self, changes: VersionChanges) -> None:
-        if self._compared_references == (changes.newer, changes.older):
+        if self._compared_references == (changes.newer_version, changes.older_version):
             self._changes.show_changes(changes)
 
-    def show_changes_error(self, newer: str, older: str, message: str) -> None:
-        if self._compared_references == (newer, older):
-            self._changes.show_error(older, newer, message)
+    def show_changes_error(self, newer_version: str, older_version: str, message: str) -> None:
+        if self._compared_references == (newer_version, older_version):
+            self._changes.show_error(older_version, newer_version, message)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
@@ -117,9 +117,9 @@ class VersionsView(QWidget):
         if len(references) != 2 or references == self._compared_references:
             return
         self._compared_references = references
-        newer, older = references
-        self._changes.show_waiting(older, newer)
-        self.changes_requested.emit(newer, older)
+        newer_version, older_version = references
+        self._changes.show_waiting(older_version, newer_version)
+        self.changes_requested.emit(newer_version, older_version)
 
     def _jobs_text(self, item: LibraryItem) -> str:
         job_count = self._jobs.get(item.reference, 0)
@@ -139,29 +139,31 @@ class ChangesCard(Card):
         super().__init__(self._title, self._files, (self._lines, 1), SLACK, gap=S2, parent=parent)
         self._highlighter = _LineHighlighter(self._lines.document())
 
-    def show_waiting(self, older: str, newer: str) -> None:
+    def show_waiting(self, older_version: str, newer_version: str) -> None:
         """Show the pair of versions until `show_changes`."""
-        self._show_texts(older, newer, "Comparing…", "")
+        self._show_texts(older_version, newer_version, "Comparing…", "")
 
-    def show_error(self, older: str, newer: str, message: str) -> None:
-        self._show_texts(older, newer, message, "")
+    def show_error(self, older_version: str, newer_version: str, message: str) -> None:
+        self._show_texts(older_version, newer_version, message, "")
 
     def show_changes(self, changes: VersionChanges) -> None:
         counts = [
-            _files_text(changes.changed, "changed"),
-            _files_text(changes.added, "new"),
-            _files_text(changes.removed, "gone"),
+            _files_text(changes.changed_paths, "changed"),
+            _files_text(changes.added_paths, "new"),
+            _files_text(changes.removed_paths, "gone"),
         ]
         summary = " · ".join(filter(None, counts)) or "All files are the same."
-        self._show_texts(changes.older, changes.newer, summary, changes.text)
+        self._show_texts(changes.older_version, changes.newer_version, summary, changes.text)
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
             self._highlighter.rehighlight()
 
-    def _show_texts(self, older: str, newer: str, summary: str, lines: str) -> None:
-        self._title.setText(f"Changes from {_version_label(older)} to {_version_label(newer)}")
+    def _show_texts(self, older_version: str, newer_version: str, summary: str, lines: str) -> None:
+        self._title.setText(
+            f"Changes from {_version_label(older_version)} to {_version_label(newer_version)}"
+        )
         self._files.setText(summary)
         self._lines.setPlainText(lines)
         self._lines.setVisible(bool(lines))

@@ -42,7 +42,7 @@ class VerticalMarker:
     x: float
     text: str = ""
     color_role: str = "bad"
-    dashed: bool = False
+    is_dashed: bool = False
 
 
 @dataclass(frozen=True)
@@ -168,8 +168,8 @@ def paint_vertical_markers(
         if not frame.contains_x(marker.x):
             continue
         x = frame.px(marker.x)
-        pen = QPen(theme.current().fill(marker.color_role), 1.0 if marker.dashed else 2.0)
-        if marker.dashed:
+        pen = QPen(theme.current().fill(marker.color_role), 1.0 if marker.is_dashed else 2.0)
+        if marker.is_dashed:
             pen.setDashPattern([3, 3])
         painter.setPen(pen)
         painter.drawLine(QPointF(x, frame.rect.top()), QPointF(x, frame.rect.bottom()))

@@ -70,18 +70,20 @@ class ScaleButton(Button):
         self._x.setEnabled(available)
         self._update_text()
 
-    def _add_action(self, menu: QMenu, label: str, key: str, toggled: SignalInstance) -> QAction:
+    def _add_action(self, menu: QMenu, label: str, key: str, on_toggle: SignalInstance) -> QAction:
         action = menu.addAction(f"{label}\t{native_key(key)}")
         action.setCheckable(True)
-        action.toggled.connect(toggled)
+        action.toggled.connect(on_toggle)
         action.toggled.connect(self._update_text)
         return action
 
     def sizeHint(self) -> QSize:
         """The size that fits each label, so that neighbours do not move."""
         metrics, hint = self.fontMetrics(), super().sizeHint()
-        widest = max(metrics.size(0, label).width() for label in _LABELS.values())
-        return QSize(hint.width() + widest - metrics.size(0, self.text()).width(), hint.height())
+        max_label_width = max(metrics.size(0, label).width() for label in _LABELS.values())
+        return QSize(
+            hint.width() + max_label_width - metrics.size(0, self.text()).width(), hint.height()
+        )
 
     def minimumSizeHint(self) -> QSize:
         return self.sizeHint()

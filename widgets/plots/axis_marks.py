@@ -135,10 +135,10 @@ def _paint(painter: QPainter, foot: QPointF, kind: MarkKind) -> None:
     elif kind in (MarkKind.STOP, MarkKind.FAILURE):
         painter.drawRect(QRectF(x - 3, y - _MARK_H, 6, 6))
     elif kind is MarkKind.NON_FINITE:
-        cross = [QLineF(x - 3, y - 7, x + 3, y - 1), QLineF(x - 3, y - 1, x + 3, y - 7)]
+        cross_lines = [QLineF(x - 3, y - 7, x + 3, y - 1), QLineF(x - 3, y - 1, x + 3, y - 7)]
         for colour, width in ((t.q("surface"), 4.0), (ink, 1.8)):
             painter.setPen(QPen(colour, width))
-            painter.drawLines(cross)
+            painter.drawLines(cross_lines)
     else:
         # Evaluations are many: only a short line, below the axis.
         painter.setPen(QPen(ink, 1))

@@ -126,8 +126,8 @@ class PixelColumns:
         """Return x and y of both ends of each column; a falling line meets the upper end first."""
         centre = self.centre
         is_falling = np.concatenate(([True], centre[1:] <= centre[:-1]))
-        ends = np.where(is_falling, (self.high, self.low), (self.low, self.high))
-        return np.repeat(self.x, 2), ends.T.ravel()
+        end_values = np.where(is_falling, (self.high, self.low), (self.low, self.high))
+        return np.repeat(self.x, 2), end_values.T.ravel()
 
 
 class CurveData:
@@ -176,7 +176,7 @@ class CurveData:
     @property
     def smoothed(self) -> Floats:
         """The values after smoothing; the raw values without smoothing."""
-        return self._cut(0, len(self), smoothed=True)
+        return self._cut(0, len(self), is_smoothed=True)
 
     @property
     def smoothing(self) -> float:
@@ -309,7 +309,7 @@ class CurveData:
         x1: float,
         width_px: int,
         *,
-        smoothed: bool = False,
+        is_smoothed: bool = False,
         log: bool = False,
     ) -> tuple[Floats, Floats]:
         """x and y for a plot of this width between `x0` and `x1`.
@@ -327,10 +327,10 @@ class CurveData:
         end = min(x.find(drawn_axis.value(x1), "right") + 1, x.size)
         if end <= start:
             return _EMPTY, _EMPTY
-        read = partial(self._cut, smoothed=smoothed)
+        read = partial(self._cut, is_smoothed=is_smoothed)
         if end - start <= 2 * width_px:
             return drawn_axis.coordinates(x.cut(start, end)), read(start, end)
-        smooth = self._smooth if smoothed else None
+        smooth = self._smooth if is_smoothed else None
         levels = self._raw_levels if smooth is None else smooth.levels
         px_per_unit = width_px / (x1 - x0)
         parts = drawn_axis.even_parts(start, end, width_px, px_per_unit)
@@ -374,11 +374,11 @@ class CurveData:
             self._epoch.value_at(index),
             self._time.value_at(index),
             self._raw.value_at(index),
-            float(self._cut(index, index + 1, smoothed=True)[0]),
+            float(self._cut(index, index + 1, is_smoothed=True)[0]),
         )
 
-    def _cut(self, start: int, end: int, *, smoothed: bool) -> Floats:
-        if smoothed and self._smooth is not None:
+    def _cut(self, start: int, end: int, *, is_smoothed: bool) -> Floats:
+        if is_smoothed and self._smooth is not None:
             return self._smooth.cut(start, end)
         return self._raw.cut(start, end)
 
@@ -440,9 +440,9 @@ def _surviving_points(steps: Floats) -> NDArray[np.bool_] | None:
     if len(steps) < 2 or (steps[1:] > steps[:-1]).all():
         return None
     min_later_step = np.minimum.accumulate(steps[::-1])[::-1]
-    survives = np.ones(len(steps), np.bool_)
-    survives[:-1] = steps[:-1] < min_later_step[1:]
-    return survives
+    surviving_mask = np.ones(len(steps), np.bool_)
+    surviving_mask[:-1] = steps[:-1] < min_later_step[1:]
+    return surviving_mask
 
 
 def _make_rising(values: Floats, last_value: float) -> Floats:

@@ -93,7 +93,7 @@ class DrawnCurve:
         if arguments == self._cut_arguments:
             return
         self._cut_arguments = arguments
-        self.x, self.y = self.data.columns(*column_arguments, smoothed=True, log=mapping.log_x)
+        self.x, self.y = self.data.columns(*column_arguments, is_smoothed=True, log=mapping.log_x)
         if self.data.smoothing > 0:
             self.raw_x, self.raw_y = self.data.columns(*column_arguments, log=mapping.log_x)
         else:
@@ -112,7 +112,7 @@ class DrawnCurve:
         frame: PlotGeometry,
         mapping: AxisMapping,
         *,
-        faint: bool,
+        is_faint: bool,
         to_file: bool,
     ) -> None:
         """Paint the raw trace behind the smoothed line; see `paint_line`."""
@@ -122,7 +122,9 @@ class DrawnCurve:
         # Antialiasing of a thousand steep strokes is invisible and costs 5 ms a curve.
         is_smooth = to_file or len(x) < frame.rect.width() / 2
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, is_smooth)
-        painter.setPen(QPen(curve_colour(self.colour, RAW_FAINT_ALPHA if faint else RAW_ALPHA), 1))
+        painter.setPen(
+            QPen(curve_colour(self.colour, RAW_FAINT_ALPHA if is_faint else RAW_ALPHA), 1)
+        )
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.drawPath(arrayToQPath(x, y, "finite"))
 
@@ -132,7 +134,7 @@ class DrawnCurve:
         frame: PlotGeometry,
         mapping: AxisMapping,
         *,
-        faint: bool,
+        is_faint: bool,
         to_file: bool,
     ) -> None:
         """Paint the line and the fill below it.
@@ -143,10 +145,12 @@ class DrawnCurve:
         """
         x, y = _line_in_pixels(frame, self.x, mapping.ys(self.y), to_file=to_file)
         if self.fill:
-            shade = curve_colour(self.colour, _FILL_FAINT_ALPHA if faint else _FILL_ALPHA)
+            shade = curve_colour(self.colour, _FILL_FAINT_ALPHA if is_faint else _FILL_ALPHA)
             paint_fill(painter, x, y, frame.rect.bottom(), shade)
-        stroke = Stroke.CONTINUOUS if to_file else self._best_stroke(frame.rect, y, faint=faint)
-        alpha = FAINT_ALPHA if faint else 1.0
+        stroke = (
+            Stroke.CONTINUOUS if to_file else self._best_stroke(frame.rect, y, is_faint=is_faint)
+        )
+        alpha = FAINT_ALPHA if is_faint else 1.0
         pen = curve_pen(self.colour, self.width, alpha)
         if stroke is Stroke.HAIR:
             # One device pixel, on high-resolution screens too: from two on it takes as long as the
@@ -165,7 +169,7 @@ class DrawnCurve:
             painter.setPen(pen)
             painter.drawPath(arrayToQPath(x, y, "finite"))
 
-    def _best_stroke(self, rect: QRectF, y: Floats, *, faint: bool) -> Stroke:
+    def _best_stroke(self, rect: QRectF, y: Floats, *, is_faint: bool) -> Stroke:
         clipped_y = np.clip(y, rect.top(), rect.bottom())
         variation = float(np.nansum(np.abs(np.diff(clipped_y)))) / max(rect.height(), 1.0)
         is_raw = self.data.smoothing == 0 and len(self.x) > rect.width()
@@ -173,7 +177,7 @@ class DrawnCurve:
         # is smooth.
         if is_raw and (not self.fill or variation > _BAND_VARIATION):
             return Stroke.BAND
-        if faint or is_dashed(self.colour):
+        if is_faint or is_dashed(self.colour):
             return Stroke.HAIR if variation > _WINDING_VARIATION else Stroke.CONTINUOUS
         if variation > _WINDING_VARIATION or (len(self.x) > _MANY_POINTS and not is_raw):
             return Stroke.SEGMENTS
@@ -251,10 +255,10 @@ def clip_line(frame: PlotGeometry, x: Floats, y: Floats) -> tuple[Floats, Floats
         & (leave_shares[visible_indices][:-1] >= 1)
         & (enter_shares[visible_indices][1:] <= 0)
     )
-    breaks = np.flatnonzero(~is_joined) + 1
-    separators = np.full((2 * len(breaks), 2), math.nan)
-    separators[::2] = clipped_ends[breaks - 1]
-    line = np.insert(clipped_starts, np.repeat(breaks, 2), separators, axis=0)
+    break_indices = np.flatnonzero(~is_joined) + 1
+    separators = np.full((2 * len(break_indices), 2), math.nan)
+    separators[::2] = clipped_ends[break_indices - 1]
+    line = np.insert(clipped_starts, np.repeat(break_indices, 2), separators, axis=0)
     return np.append(line[:, 0], clipped_ends[-1, 0]), np.append(line[:, 1], clipped_ends[-1, 1])
 
 
@@ -313,10 +317,12 @@ class PlotCurves(dict[str, DrawnCurve]):
             y for curve in self.values() for y in curve.values_outside(mapping, frame)
         ]
         if outside_values:
-            extreme = max(outside_values, key=abs)
-            direction = "up" if extreme > 0 else "down"
+            extreme_value = max(outside_values, key=abs)
+            direction = "up" if extreme_value > 0 else "down"
             hint = "; log y shows them" if min(outside_values) > 0 and not mapping.log_y else ""
-            messages.append(f"Values {direction} to {value_text(extreme)} are at the arrows{hint}.")
+            messages.append(
+                f"Values {direction} to {value_text(extreme_value)} are at the arrows{hint}."
+            )
         return " ".join(messages)
 
     def values_and_starts(self, mapping: AxisMapping, x0: float) -> list[tuple[Floats, bool]]:

@@ -194,13 +194,15 @@ class CurvePanel(QWidget):
         axis_marks: Sequence[AxisMark] | None = None,
     ) -> None:
         """Set the marks besides the curves; omitted marks stay unchanged."""
-        previous = self._value_marks
+        previous_marks = self._value_marks
         self._value_marks = PlotMarks(
-            tuple(previous.vertical_markers if vertical_markers is None else vertical_markers),
-            tuple(previous.boundaries if boundaries is None else boundaries),
-            tuple(previous.spans if spans is None else spans),
-            tuple(previous.thresholds if thresholds is None else thresholds),
-            previous.axis_marks if axis_marks is None else AxisMarks(axis_marks),
+            tuple(
+                previous_marks.vertical_markers if vertical_markers is None else vertical_markers
+            ),
+            tuple(previous_marks.boundaries if boundaries is None else boundaries),
+            tuple(previous_marks.spans if spans is None else spans),
+            tuple(previous_marks.thresholds if thresholds is None else thresholds),
+            previous_marks.axis_marks if axis_marks is None else AxisMarks(axis_marks),
         )
         self._map_marks()
         self.refresh()
@@ -483,8 +485,8 @@ class CurvePanel(QWidget):
         height = float(self._plot.box.height())
         y_ticks = plot_range.y_ticks(self.y_range(), height, self._tick_text, log=self.log_y)
         self._plot.left_axis.setTicks([y_ticks])
-        widest = max((text_width(text, "tiny") for _, text in y_ticks), default=0)
-        self._plot.left_axis.setWidth(max(widest + 12, LEFT_AXIS_MIN_W))
+        max_width = max((text_width(text, "tiny") for _, text in y_ticks), default=0)
+        self._plot.left_axis.setWidth(max(max_width + 12, LEFT_AXIS_MIN_W))
         x_axis = self.x_range(), self._width_px(), self.axis
         x_ticks = plot_range.x_ticks(*x_axis, log=self.log_x)
         self._plot.bottom_axis.setTicks([[tick for tick in x_ticks if self._fits_label(*tick)]])
@@ -514,8 +516,8 @@ class CurvePanel(QWidget):
         if not self._end_names or not self._legend.isVisibleTo(self):
             return self._end_names
         names = [curve.name for curve in self.curves.labelled_curves()]
-        widest = max((text_width(name, "small_strong") for name in names), default=0)
-        return widest < _MAX_NAME_SHARE * self._width_px()
+        max_width = max((text_width(name, "small_strong") for name in names), default=0)
+        return max_width < _MAX_NAME_SHARE * self._width_px()
 
     def _curves_changed(self) -> None:
         labelled_curves = self.curves.labelled_curves()
@@ -586,9 +588,9 @@ class CurvePanel(QWidget):
         # Qt paints a translucent line with many turns six times as fast with a clip.
         painter.setClipRect(frame.rect)
         for key, curve in curves:
-            curve.paint_raw(painter, frame, mapping, faint=is_faint(key), to_file=self._to_file)
+            curve.paint_raw(painter, frame, mapping, is_faint=is_faint(key), to_file=self._to_file)
         for key, curve in sorted(curves, key=lambda item: item[0] == highlighted_key):
-            curve.paint_line(painter, frame, mapping, faint=is_faint(key), to_file=self._to_file)
+            curve.paint_line(painter, frame, mapping, is_faint=is_faint(key), to_file=self._to_file)
         painter.restore()
         curve_ends = CurveEnds(
             mapping, self._has_end_names(), highlighted_key, self._end_text, self.marks

@@ -35,7 +35,7 @@ class PictureSource(Protocol):
     """A plot that can be exported as it is displayed."""
 
     def as_picture(self) -> Picture:
-        """Return its present picture."""
+        """Return the present picture of the plot."""
         ...
 
 

@@ -115,6 +115,6 @@ class Pyramid:
         return starts.astype(np.int64), np.concatenate(low), np.concatenate(high)
 
 
-def _reduce_to_one(extreme: np.ufunc, values: Floats) -> Floats:
+def _reduce_to_one(reduction: np.ufunc, values: Floats) -> Floats:
     """Reduce values to one number, or to none for an empty array."""
-    return np.array([extreme.reduce(values)]) if len(values) else np.empty(0)
+    return np.array([reduction.reduce(values)]) if len(values) else np.empty(0)

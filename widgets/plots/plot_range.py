@@ -68,7 +68,7 @@ def full_range(
 
     Args:
         ranges: The range of each curve.
-        names: For each name at the end of a curve its x, and its share of the plot's width.
+        name_widths: For each name at the end of a curve its x, and its share of the plot's width.
         log: All coordinates are logarithms.
     """
     if not ranges:

@@ -41,8 +41,8 @@ class HealthCounts(QWidget):
         super().__init__(parent)
         self._counts: tuple[tuple[Condition, int], ...] = ()
         self._default_line = _default_line(())
-        self._narrow = False
-        self._wide = False
+        self._is_narrow = False
+        self._is_wide = False
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self._update_size()
 
@@ -56,19 +56,19 @@ class HealthCounts(QWidget):
             self._counts, self._default_line = counts, default_line
             self._update_size()
 
-    def set_narrow(self, narrow: bool) -> None:
+    def set_narrow(self, is_narrow: bool) -> None:
         """Set whether the bar is narrow: the counts are then below each other."""
-        self._narrow = narrow
+        self._is_narrow = is_narrow
         self._update_size()
 
-    def set_wide(self, wide: bool) -> None:
+    def set_wide(self, is_wide: bool) -> None:
         """Set whether the screen is large: the counts are then larger."""
-        self._wide = wide
+        self._is_wide = is_wide
         self._update_size()
 
     def _update_size(self) -> None:
         lines = max(1, len(self._counts))
-        self.setFixedHeight(lines * _RAIL_COUNT_H if self._narrow else _COUNTS_H)
+        self.setFixedHeight(lines * _RAIL_COUNT_H if self._is_narrow else _COUNTS_H)
         parts = [f"{n} {condition.count_label(n)}" for condition, n in self._counts]
         self.setAccessibleName(", ".join(parts) or f"Nodes: {self._default_line[1].lower()}")
         self.setToolTip(plain_tip(self.accessibleName()))
@@ -76,13 +76,13 @@ class HealthCounts(QWidget):
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)
-        if self._narrow:
+        if self._is_narrow:
             self._paint_narrow(painter)
             return
         centre_y = self.height() / 2
         x = 0.0
         default_condition, default_text = self._default_line
-        roles: list[Role] = ["far_large"] if self._wide else []
+        roles: list[Role] = ["far_large"] if self._is_wide else []
         roles += ["far", "number"]
         fitting_roles = [role for role in roles if self._counts_w(role) <= self.width()]
         role = (fitting_roles or roles[-1:])[0]
@@ -175,9 +175,9 @@ class ClusterMap(QWidget):
         self.setAccessibleDescription(". ".join(row.description for row in rows))
         self.update()
 
-    def set_wide(self, wide: bool) -> None:
+    def set_wide(self, is_wide: bool) -> None:
         """Set whether the screen is large: the rows are then higher."""
-        self._max_row_h = _ROW_WIDE_H if wide else _ROW_H
+        self._max_row_h = _ROW_WIDE_H if is_wide else _ROW_H
         self._update_size()
 
     def _update_size(self) -> None:
@@ -249,7 +249,9 @@ class ClusterMap(QWidget):
                 else:
                     inset = 2 if row_h >= _ROW_H else 1
                     box = cell_rect.adjusted(0, inset, 0, -inset)
-                    paint_gpu_cell(painter, box, cell.use, unhealthy=bool(cell.problem), radius=2)
+                    paint_gpu_cell(
+                        painter, box, cell.use, is_unhealthy=bool(cell.problem), radius=2
+                    )
 
     def _rows_per_column(self) -> int:
         return -(-len(self._rows) // (2 if self.is_dense else 1)) or 1
@@ -298,7 +300,7 @@ class ClusterSummary(QWidget):
         super().__init__(parent)
         self._rows: tuple[NodeRow, ...] = ()
         self._node_notes: tuple[tuple[Condition, str, str], ...] = ()
-        self._narrow = False
+        self._is_narrow = False
         self._available_h = MAP_MIN_H
         self._title = Label("Cluster", "small_strong", "text2")
         self._free_label = Label("", "small", "text3")
@@ -333,15 +335,15 @@ class ClusterSummary(QWidget):
         self.map.show_rows(self._rows)
         self._update_visibility()
 
-    def set_narrow(self, narrow: bool) -> None:
+    def set_narrow(self, is_narrow: bool) -> None:
         """Set whether the bar is narrow: only the counts remain."""
-        self._narrow = narrow
-        self.counts.set_narrow(narrow)
+        self._is_narrow = is_narrow
+        self.counts.set_narrow(is_narrow)
         self._update_visibility()
 
-    def set_wide(self, wide: bool) -> None:
-        self.counts.set_wide(wide)
-        self.map.set_wide(wide)
+    def set_wide(self, is_wide: bool) -> None:
+        self.counts.set_wide(is_wide)
+        self.map.set_wide(is_wide)
 
     def set_available_height(self, height: int) -> None:
         """Set the height of the window: a low window hides the map first, then the notes."""
@@ -383,7 +385,7 @@ class ClusterSummary(QWidget):
 
     def _update_visibility(self) -> None:
         has_several_nodes = len(self._rows) > 1
-        is_wide = not self._narrow
+        is_wide = not self._is_narrow
         # Before the first reading the title is hidden.
         self._title.setVisible(is_wide and bool(self._rows))
         self._free_label.setVisible(is_wide)

@@ -105,10 +105,10 @@ class CommandPalette(Overlay):
         self._list.setFixedHeight(_ROW_H * min(len(entries), _MAX_ROWS))
         self._place_panel()
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+    def eventFilter(self, receiver: QObject, event: QEvent) -> bool:
         """The field has the focus; arrows and Enter control the list."""
         is_press = event.type() == QEvent.Type.KeyPress
-        if is_press and isinstance(event, QKeyEvent) and watched is self._field:
+        if is_press and isinstance(event, QKeyEvent) and receiver is self._field:
             step = _STEPS.get(Qt.Key(event.key()))
             if step is not None:
                 self._move_selection(step)
@@ -121,7 +121,7 @@ class CommandPalette(Overlay):
                 return True
             if event.key() in (Qt.Key.Key_Tab, Qt.Key.Key_Backtab):
                 return True
-        return super().eventFilter(watched, event)
+        return super().eventFilter(receiver, event)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         paint_veil(self)

@@ -45,7 +45,7 @@ class NavButton(QAbstractButton):
         super().__init__(parent)
         self._page = page
         self._count = ""
-        self._narrow = False
+        self._is_narrow = False
         self._describe_drop: Callable[[DraggedJobs], DropOffer] | None = None
         self._offer: DropOffer | None = None
         self._dwell_timer = QTimer(self, singleShot=True, interval=_DWELL_MS)
@@ -64,12 +64,12 @@ class NavButton(QAbstractButton):
         self.setAccessibleDescription(self._count)
         self.update()
 
-    def set_narrow(self, narrow: bool) -> None:
-        self._narrow = narrow
+    def set_narrow(self, is_narrow: bool) -> None:
+        self._is_narrow = is_narrow
         self.update()
 
     def sizeHint(self) -> QSize:
-        return QSize(RAIL_W - 2 * S3 if self._narrow else SIDEBAR_W - 2 * S3, _NAV_H)
+        return QSize(RAIL_W - 2 * S3 if self._is_narrow else SIDEBAR_W - 2 * S3, _NAV_H)
 
     def accept_jobs(self, describe_drop: Callable[[DraggedJobs], DropOffer]) -> None:
         """Accept jobs that are dropped here; ``describe_drop`` describes the drop."""
@@ -108,7 +108,7 @@ class NavButton(QAbstractButton):
         self._dwell_timer.stop()
         message = offer.message if offer is not None else ""
         self.setAccessibleDescription(message or self._count)
-        is_cut = self._narrow or not self._fits_text(message)
+        is_cut = self._is_narrow or not self._fits_text(message)
         tip_position = self.mapToGlobal(QPoint(self.width(), 0))
         QToolTip.showText(tip_position, plain_tip(message) if message and is_cut else "", self)
         self.update()
@@ -136,10 +136,10 @@ class NavButton(QAbstractButton):
         is_refused = offer is not None and not offer.is_accepted
         icon = "prohibit" if is_refused else self._page.icon + ("-fill" if is_selected else "")
         color_role = "text" if is_selected or is_refused else "text2"
-        icon_x = (box.width() - ICON_NAV) / 2 if self._narrow else 12.0
+        icon_x = (box.width() - ICON_NAV) / 2 if self._is_narrow else 12.0
         square = QRectF(icon_x, (box.height() - ICON_NAV) / 2, ICON_NAV, ICON_NAV)
         icons.paint_icon(painter, square, icon, color_role)
-        if not self._narrow:
+        if not self._is_narrow:
             role: theme.Role = "strong" if is_selected else "medium"
             if offer is not None:
                 self._paint_offer(painter, offer.message)

@@ -113,12 +113,12 @@ class NoticeList(Overlay):
             wrap=True,
             align="center",
         )
-        self._empty = QWidget()
-        self._empty.setLayout(
+        self._empty_part = QWidget()
+        self._empty_part.setLayout(
             col(self._empty_title, self._empty_hint, gap=S1, margins=(S6, S4, S6, S6))
         )
         head = row(Label("Notifications", "heading"), STRETCH, gear, margins=(S3, 0, 0, 0))
-        content = col(head, self._list, self._empty, gap=S2, margins=(S2, S2, S2, S2))
+        content = col(head, self._list, self._empty_part, gap=S2, margins=(S2, S2, S2, S2))
         self._panel = StyledFrame("dialog", content, self)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
 
@@ -126,7 +126,7 @@ class NoticeList(Overlay):
         """Show all notifications, the newest first."""
         self._model.replace(tuple(items))
         self._list.setVisible(bool(items))
-        self._empty.setVisible(not items)
+        self._empty_part.setVisible(not items)
         self._list.setFixedHeight(_ROW_H * min(len(items), _MAX_ROWS))
         if self.isVisible():
             self._place_panel()
@@ -142,10 +142,10 @@ class NoticeList(Overlay):
         self._list.clearSelection()
         (self._list if self._model.rowCount() else self).setFocus()
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+    def eventFilter(self, receiver: QObject, event: QEvent) -> bool:
         """Enter opens an item, Esc closes the list."""
         is_press = event.type() == QEvent.Type.KeyPress
-        if is_press and isinstance(event, QKeyEvent) and watched is self._list:
+        if is_press and isinstance(event, QKeyEvent) and receiver is self._list:
             has_selection = self._list.selectionModel().hasSelection()
             if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and has_selection:
                 self._open(self._list.currentIndex())
@@ -154,7 +154,7 @@ class NoticeList(Overlay):
                 # Nothing is selected yet: select the first, not the second.
                 self._list.setCurrentIndex(self._model.index(0, 0))
                 return True
-        return super().eventFilter(watched, event)
+        return super().eventFilter(receiver, event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:

@@ -52,12 +52,12 @@ class Overlay(QWidget):
         if self._previous_focus is not None:
             self._previous_focus.setFocus()
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+    def eventFilter(self, receiver: QObject, event: QEvent) -> bool:
         """Follow the window's size."""
-        is_resized = watched is self._window and event.type() == QEvent.Type.Resize
+        is_resized = receiver is self._window and event.type() == QEvent.Type.Resize
         if is_resized and self.isVisible():
             self._place_panel()
-        return super().eventFilter(watched, event)
+        return super().eventFilter(receiver, event)
 
     def event(self, event: QEvent) -> bool:
         """Keep every key from the shortcuts of the page below."""

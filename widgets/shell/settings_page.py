@@ -79,6 +79,17 @@ class SettingsPage(QWidget):
     def __init__(self, version: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("page")
+        self._make_controls()
+        body = QWidget()
+        body.setMaximumWidth(FORM_MAX_W)
+        margins = (PAGE_MARGIN, 0, PAGE_MARGIN, PAGE_MARGIN)
+        body.setLayout(col(*self._sections(version), STRETCH, gap=S4, margins=margins))
+        holder = QWidget()
+        holder.setLayout(row((body, 100), STRETCH, gap=0, top=False))
+        self.setLayout(col(PageHeader("Settings"), (VerticalScrollArea(holder), 1), gap=0))
+        self._restart_line.hide()
+
+    def _make_controls(self) -> None:
         self.theme = SegmentedControl(_THEMES, "system", name="Theme")
         self._scale = SegmentedControl(
             [(str(scale), f"{scale} %") for scale in SCALES], "100", name="Size"
@@ -115,58 +126,49 @@ class SettingsPage(QWidget):
         self.keys = Button("Shortcuts", icon="keyboard", tip=plain_tip("Keyboard shortcuts", "?"))
         self.help = Button("Help", icon="question", tip=plain_tip("Help", "F1"))
         self.report = Button("Report a problem…", icon="first-aid")
-        body = QWidget()
-        body.setMaximumWidth(FORM_MAX_W)
-        body.setLayout(
-            col(
-                section(
-                    "Appearance",
-                    SettingsRow("Theme", "", self.theme),
-                    SettingsRow("Size", "Text and controls", self._scale),
-                    self._restart_line,
-                    SettingsRow(
-                        "More contrast",
-                        "Darker lines and text, and edges in place of tints. Follows the system "
-                        "setting too.",
-                        self.contrast,
-                    ),
-                    SettingsRow("Reduce motion", "No animations", self.motion),
+
+    def _sections(self, version: str) -> tuple[QWidget, ...]:
+        return (
+            section(
+                "Appearance",
+                SettingsRow("Theme", "", self.theme),
+                SettingsRow("Size", "Text and controls", self._scale),
+                self._restart_line,
+                SettingsRow(
+                    "More contrast",
+                    "Darker lines and text, and edges in place of tints. Follows the system "
+                    "setting too.",
+                    self.contrast,
                 ),
-                section(
-                    "Units",
-                    SettingsRow("Sizes", "", self._sizes),
-                    SettingsRow("Temperatures", "", self._temperature),
-                    SettingsRow("Time of day", "", self._clock),
+                SettingsRow("Reduce motion", "No animations", self.motion),
+            ),
+            section(
+                "Units",
+                SettingsRow("Sizes", "", self._sizes),
+                SettingsRow("Temperatures", "", self._temperature),
+                SettingsRow("Time of day", "", self._clock),
+            ),
+            section("Notifications", self.notices),
+            section("SSH", self.ssh),
+            section("Locations", self._paths),
+            section("Data root", self.verify, self._owner_row),
+            section(
+                "This installation",
+                self._checks,
+                row(Label(f"Ringmaster {version}", "small", "text3"), STRETCH, self._recheck),
+            ),
+            section(
+                "Help",
+                SettingsRow("Help", "The guide, the nodes, and a glossary", self.help),
+                SettingsRow("Keyboard shortcuts", "All of them, by page", self.keys),
+                SettingsRow(
+                    "Problem report",
+                    "Saves one file with logs and versions. It contains no secrets, and "
+                    "nothing is sent.",
+                    self.report,
                 ),
-                section("Notifications", self.notices),
-                section("SSH", self.ssh),
-                section("Locations", self._paths),
-                section("Data root", self.verify, self._owner_row),
-                section(
-                    "This installation",
-                    self._checks,
-                    row(Label(f"Ringmaster {version}", "small", "text3"), STRETCH, self._recheck),
-                ),
-                section(
-                    "Help",
-                    SettingsRow("Help", "The guide, the nodes, and a glossary", self.help),
-                    SettingsRow("Keyboard shortcuts", "All of them, by page", self.keys),
-                    SettingsRow(
-                        "Problem report",
-                        "Saves one file with logs and versions. It contains no secrets, and "
-                        "nothing is sent.",
-                        self.report,
-                    ),
-                ),
-                STRETCH,
-                gap=S4,
-                margins=(PAGE_MARGIN, 0, PAGE_MARGIN, PAGE_MARGIN),
-            )
+            ),
         )
-        holder = QWidget()
-        holder.setLayout(row((body, 100), STRETCH, gap=0, top=False))
-        self.setLayout(col(PageHeader("Settings"), (VerticalScrollArea(holder), 1), gap=0))
-        self._restart_line.hide()
 
     def show_choices(self, choices: SettingsValues) -> None:
         self.theme.choose(choices.theme)

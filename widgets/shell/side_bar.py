@@ -61,7 +61,7 @@ class RunningJob(QWidget):
         super().__init__(parent)
         self._job_id = ""
         self._view: JobView | None = None
-        self._narrow = False
+        self._is_narrow = False
         self._is_stale = False
         self._name = Label("", "name", elide="middle")
         self._ring = RankRing(_RING_SIZE, role="strong", with_figure=False, width=6)
@@ -93,22 +93,22 @@ class RunningJob(QWidget):
         self.setAccessibleName(description)
         self.setToolTip(plain_tip(description))
 
-    def set_narrow(self, narrow: bool) -> None:
+    def set_narrow(self, is_narrow: bool) -> None:
         """Set whether the bar is narrow: the ring has the percentage, in place of its ranks."""
-        self._narrow = narrow
-        self._name.setVisible(not narrow)
-        self._texts.setVisible(not narrow)
-        self._ring.set_figure(narrow)
+        self._is_narrow = is_narrow
+        self._name.setVisible(not is_narrow)
+        self._texts.setVisible(not is_narrow)
+        self._ring.set_figure(is_narrow)
         self._show_ring()
 
-    def set_stale(self, stale: bool) -> None:
+    def set_stale(self, is_stale: bool) -> None:
         """Mark its figures as possibly outdated."""
-        self._is_stale = stale
+        self._is_stale = is_stale
         self._update_colors()
 
     def _show_ring(self) -> None:
         if self._view is not None:
-            ranks: Sequence[Mark] = () if self._narrow else ring_segments(self._view)
+            ranks: Sequence[Mark] = () if self._is_narrow else ring_segments(self._view)
             self._ring.set_progress(self._view.state, self._view.progress, ranks)
 
     def _update_colors(self) -> None:
@@ -118,8 +118,8 @@ class RunningJob(QWidget):
                 "text3" if self._is_stale else state_color_role(self._view.state)
             )
 
-    def set_wide(self, wide: bool) -> None:
-        self._percent.set_role("far_large" if wide else "far")
+    def set_wide(self, is_wide: bool) -> None:
+        self._percent.set_role("far_large" if is_wide else "far")
 
     def mousePressEvent(self, _event: QMouseEvent) -> None:
         self.job_opened.emit(self._job_id)
@@ -171,8 +171,8 @@ class SideBar(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("sidebar")
-        self._narrow = False
-        self._wide = False
+        self._is_narrow = False
+        self._is_wide = False
         self._available_h = _LOW_H
         self._live_views: tuple[JobView, ...] = ()
         self._has_read_jobs = False
@@ -193,6 +193,28 @@ class SideBar(QWidget):
         self._failure_mark = IconLabel("wifi-slash", "bad", ICON_LARGE)
         for part in (self._failure, self._failure_mark):
             part.hide()
+        self._make_running_part()
+        self.cluster = ClusterSummary()
+        self.cluster.node_opened.connect(self._open_node)
+        self._cluster = QWidget()
+        self._cluster.setLayout(col(self.cluster, margins=(S2, 0, S2, 0)))
+        self._make_footer()
+        self._separators = (Separator(), Separator())
+        self.setLayout(
+            col(
+                *(self._header, col(*self._buttons.values(), gap=2), S2),
+                *(self._separators[0], S1, self._failure),
+                row(STRETCH, self._failure_mark, STRETCH),
+                *(self._running_part, self._separators[1], S1, self._cluster, STRETCH),
+                *(row(self.folder, (self._root, 1), gap=2), self._footer),
+                gap=S2,
+                margins=(S3, S4, S3, S3),
+            )
+        )
+        self.setFixedWidth(SIDEBAR_W)
+        self._update_live()
+
+    def _make_running_part(self) -> None:
         self._running_title = Label("Running", "small_strong", "text2")
         self._running_count = Label("", "small", "text3")
         self._jobs = [RunningJob() for _ in range(_MAX_RINGS)]
@@ -203,8 +225,8 @@ class SideBar(QWidget):
         self._more_label.hide()
         self._next_label = Label("", "small", "text2", elide="middle")
         self._next_label.hide()
-        self._running = QWidget()
-        self._running.setLayout(
+        self._running_part = QWidget()
+        self._running_part.setLayout(
             col(
                 row(self._running_title, STRETCH, self._running_count),
                 *self._jobs,
@@ -213,10 +235,8 @@ class SideBar(QWidget):
                 margins=(S2, 0, S2, 0),
             )
         )
-        self.cluster = ClusterSummary()
-        self.cluster.node_opened.connect(self._open_node)
-        self._cluster = QWidget()
-        self._cluster.setLayout(col(self.cluster, margins=(S2, 0, S2, 0)))
+
+    def _make_footer(self) -> None:
         self._root = Label("", "small", "text2", elide="middle")
         self.folder = IconButton("folder", "Open the data root")
         self.bell = NotificationBell()
@@ -231,30 +251,6 @@ class SideBar(QWidget):
         self._footer = row(*buttons, STRETCH, gap=2)
         for action_button in buttons:
             self._footer.setAlignment(action_button, Qt.AlignmentFlag.AlignCenter)
-        pages = col(*self._buttons.values(), gap=2)
-        self._separators = (Separator(), Separator())
-        self.setLayout(
-            col(
-                self._header,
-                pages,
-                S2,
-                self._separators[0],
-                S1,
-                self._failure,
-                row(STRETCH, self._failure_mark, STRETCH),
-                self._running,
-                self._separators[1],
-                S1,
-                self._cluster,
-                STRETCH,
-                row(self.folder, (self._root, 1), gap=2),
-                self._footer,
-                gap=S2,
-                margins=(S3, S4, S3, S3),
-            )
-        )
-        self.setFixedWidth(SIDEBAR_W)
-        self._update_live()
 
     def choose(self, key: str) -> None:
         """Highlight a page, or none if the present page is not in the side bar."""
@@ -292,8 +288,8 @@ class SideBar(QWidget):
 
     def _update_failure(self) -> None:
         has_failure = bool(self._failure.text())
-        self._failure.setVisible(has_failure and not self._narrow)
-        self._failure_mark.setVisible(has_failure and self._narrow)
+        self._failure.setVisible(has_failure and not self._is_narrow)
+        self._failure_mark.setVisible(has_failure and self._is_narrow)
         # The message takes the space of the logo in a low bar.
         is_tight = has_failure and self._available_h < _LOW_H
         self._header.setVisible(self._available_h >= _LOWEST_H and not is_tight)
@@ -319,19 +315,19 @@ class SideBar(QWidget):
         # Nothing is known while the data root is being opened.
         idle_text = "Nothing is running" if self._has_read_jobs else ""
         self._more_label.setText(f"and {hidden_count} more" if hidden_count > 0 else idle_text)
-        self._more_label.setVisible((hidden_count > 0 or not views) and not self._narrow)
+        self._more_label.setVisible((hidden_count > 0 or not views) and not self._is_narrow)
         self._next_label.setVisible(
-            not views and bool(self._next_label.text()) and not self._narrow
+            not views and bool(self._next_label.text()) and not self._is_narrow
         )
         for separator in self._separators:
-            has_room = not self._narrow or self._available_h >= _LOWEST_H
-            separator.setVisible(has_room and (not self._narrow or bool(views)))
+            has_room = not self._is_narrow or self._available_h >= _LOWEST_H
+            separator.setVisible(has_room and (not self._is_narrow or bool(views)))
 
     def _max_rings(self) -> int:
         """Return the number of running jobs that fit."""
         if self._available_h < _LOWEST_H:
             return _LOWEST_RINGS
-        if self._narrow:
+        if self._is_narrow:
             return _LOW_RINGS if self._available_h < _LOW_H else _MAX_RINGS
         fitting_count = (self._available_h - self._fixed_h()) // self._ring_h()
         return max(_LOWEST_RINGS, min(_MAX_RINGS, fitting_count))
@@ -368,21 +364,21 @@ class SideBar(QWidget):
         self.set_count("nodes", len(states))
         self._update_live()
 
-    def set_narrow(self, narrow: bool) -> None:
+    def set_narrow(self, is_narrow: bool) -> None:
         """Set whether the bar is narrow, with only icons and rings."""
-        if narrow == self._narrow:
+        if is_narrow == self._is_narrow:
             return
-        self._narrow = narrow
+        self._is_narrow = is_narrow
         self._update_width()
-        margin = 0 if narrow else S2
-        for part in (self._running, self._cluster):
+        margin = 0 if is_narrow else S2
+        for part in (self._running_part, self._cluster):
             layout = part.layout()
             if layout is not None:
                 layout.setContentsMargins(margin, 0, margin, 0)
         for button in self._buttons.values():
-            button.set_narrow(narrow)
+            button.set_narrow(is_narrow)
         for job in self._jobs:
-            job.set_narrow(narrow)
+            job.set_narrow(is_narrow)
         for widget in (
             self._program_name,
             self._root,
@@ -390,26 +386,26 @@ class SideBar(QWidget):
             self._running_count,
             self.folder,
         ):
-            widget.setVisible(not narrow)
+            widget.setVisible(not is_narrow)
         directions = QBoxLayout.Direction
-        self._footer.setDirection(directions.TopToBottom if narrow else directions.LeftToRight)
-        self.cluster.set_narrow(narrow)
+        self._footer.setDirection(directions.TopToBottom if is_narrow else directions.LeftToRight)
+        self.cluster.set_narrow(is_narrow)
         self._update_failure()
         self._update_live()
 
-    def set_wide(self, wide: bool) -> None:
+    def set_wide(self, is_wide: bool) -> None:
         """Set whether the screen is large, with larger figures."""
-        if wide == self._wide:
+        if is_wide == self._is_wide:
             return
-        self._wide = wide
+        self._is_wide = is_wide
         self._update_width()
         for job in self._jobs:
-            job.set_wide(wide)
-        self.cluster.set_wide(wide)
+            job.set_wide(is_wide)
+        self.cluster.set_wide(is_wide)
 
     def _update_width(self) -> None:
-        full_width = SIDEBAR_WIDE_W if self._wide else SIDEBAR_W
-        self.setFixedWidth(RAIL_W if self._narrow else full_width)
+        full_width = SIDEBAR_WIDE_W if self._is_wide else SIDEBAR_W
+        self.setFixedWidth(RAIL_W if self._is_narrow else full_width)
 
     @Slot(int)
     def set_available_height(self, height: int) -> None:

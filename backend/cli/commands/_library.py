@@ -114,10 +114,12 @@ def changes(
 ) -> Answer:
     """Differences between two versions of a {group}."""
     version_changes = services.library.changes(Kind(group), reference, since)
-    lines = [f"changed: {path}" for path in version_changes.changed]
-    lines += [f"new: {path}" for path in version_changes.added]
-    lines += [f"gone: {path}" for path in version_changes.removed]
-    equal_text = f"{version_changes.older} and {version_changes.newer} have the same lines."
+    lines = [f"changed: {path}" for path in version_changes.changed_paths]
+    lines += [f"new: {path}" for path in version_changes.added_paths]
+    lines += [f"gone: {path}" for path in version_changes.removed_paths]
+    equal_text = (
+        f"{version_changes.older_version} and {version_changes.newer_version} have the same lines."
+    )
     return Answer(version_changes, lines, version_changes.text or equal_text)
 
 
@@ -131,9 +133,9 @@ def remove(services: Services, group: str, reference: Reference) -> Answer:
 @_kind_command("remove-added")
 def remove_added(services: Services, group: str, reference: Reference) -> Answer:
     """Move files that were added after the import to the trash."""
-    removed = services.library.remove_added(Kind(group), reference)
-    lines = [f"moved to the trash: {sanitize(path)}" for path in removed]
-    return Answer(removed, lines or f"{reference} has exactly the files that were imported.")
+    removed_files = services.library.remove_added(Kind(group), reference)
+    lines = [f"moved to the trash: {sanitize(path)}" for path in removed_files]
+    return Answer(removed_files, lines or f"{reference} has exactly the files that were imported.")
 
 
 def record_answer(value: object) -> Answer:

@@ -32,18 +32,20 @@ complete -o default -F _ringmaster {name}
 def completion() -> Answer:
     """Print a script that completes commands in bash."""
     tokens_by_prefix = {'""': groups()}
-    for registered in all_commands():
+    for leaf_command in all_commands():
         leaf = argparse.ArgumentParser(add_help=False)
-        for parameter in registered.parameters():
-            parameter.add_to(leaf, registered.path[0])
-        tokens_by_prefix[f'"{" ".join(registered.path)} "*'] = _flags(leaf)
-        if len(registered.path) > 1:
-            tokens_by_prefix.setdefault(f'"{registered.path[0]} "', []).append(registered.path[1])
+        for parameter in leaf_command.parameters():
+            parameter.add_to(leaf, leaf_command.path[0])
+        tokens_by_prefix[f'"{" ".join(leaf_command.path)} "*'] = _flags(leaf)
+        if len(leaf_command.path) > 1:
+            tokens_by_prefix.setdefault(f'"{leaf_command.path[0]} "', []).append(
+                leaf_command.path[1]
+            )
     cases = "\n".join(
         f'        {key}) words="{" ".join(tokens)}" ;;' for key, tokens in tokens_by_prefix.items()
     )
-    common = " ".join(_flags(common_options()))
-    script = _SCRIPT.format(cases=cases, common=common, name=shlex.quote(COMMAND))
+    common_flags = " ".join(_flags(common_options()))
+    script = _SCRIPT.format(cases=cases, common=common_flags, name=shlex.quote(COMMAND))
     return Answer({"script": script}, RawText(script))
 
 

@@ -43,7 +43,7 @@ def _preview_parts(preview: Preview) -> Iterator[Part]:
     yield Properties(
         (
             ("Samples", number_format.count(preview.count)),
-            ("Read", number_format.count(preview.examined)),
+            ("Read", number_format.count(preview.examined_count)),
             ("Classes", f"{sizes}{remainder}"),
         )
     )

@@ -41,7 +41,7 @@ def demo(
     if view.state is JobState.FINISHED:
         return _export_answer(session, view)
     if session.as_json:
-        return Answer(view, failed=True)
+        return Answer(view, has_failed=True)
     raise BackendError(
         view.error.message
         if view.error
@@ -52,21 +52,21 @@ def demo(
 
 def _export_answer(session: Session, view: JobView) -> Answer:
     services = session.services
-    best = next(record for record in services.queries.checkpoints(view.id) if record.is_best)
-    output = services.data_root.path / "exports" / f"{view.id}.zip"
-    output.parent.mkdir(parents=True, exist_ok=True)
-    exported = services.jobs.export(view.id, best.name, "zip", output).absolute()
-    accuracy = best.metrics.get("validation/accuracy")
-    checkpoint = Path(best.path).absolute()
+    best_checkpoint = next(c for c in services.queries.checkpoints(view.id) if c.is_best)
+    target = services.data_root.path / "exports" / f"{view.id}.zip"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    exported_path = services.jobs.export(view.id, best_checkpoint.name, "zip", target).absolute()
+    accuracy = best_checkpoint.metrics.get("validation/accuracy")
+    checkpoint_path = Path(best_checkpoint.path).absolute()
     return Answer(
         {
             **view.to_json(),
             "validation_accuracy": accuracy,
-            "checkpoint": str(checkpoint),
-            "export": str(exported),
+            "checkpoint": str(checkpoint_path),
+            "export": str(exported_path),
         },
-        f"Finished: {accuracy or 0:.1%} validation accuracy after epoch {best.epoch} "
+        f"Finished: {accuracy or 0:.1%} validation accuracy after epoch {best_checkpoint.epoch} "
         f"of {view.epochs}.",
-        f"Checkpoint: {checkpoint}",
-        f"Exported:   {exported} ({size_text(exported.stat().st_size)})",
+        f"Checkpoint: {checkpoint_path}",
+        f"Exported:   {exported_path} ({size_text(exported_path.stat().st_size)})",
     )

@@ -18,7 +18,7 @@ def doctor(services: Services) -> Answer:
     """Show what is installed, what is missing, and how to fix it."""
     findings = services.nodes.doctor()
     return Answer(
-        findings, finding_lines(findings), failed=not all(finding.ok for finding in findings)
+        findings, finding_lines(findings), has_failed=not all(finding.ok for finding in findings)
     )
 
 

@@ -53,8 +53,8 @@ def add(
     """Add an entry to the library as code of your own."""
     texts = {}
     for assignment in set:
-        key, equals, value = assignment.partition("=")
-        if not equals:
+        key, equals_sign, value = assignment.partition("=")
+        if not equals_sign:
             raise BackendError(f"“{assignment}” is no setting.", "Write it as KEY=VALUE.")
         texts[key.strip()] = value.strip()
     item = services.gallery.add(entry, texts, name, progress)
@@ -104,13 +104,13 @@ def _card_parts(entry: GalleryEntry) -> Iterator[Part]:
     properties = [("Title", card.title), ("Task", card.task), ("About", card.about)]
     properties += [("Source", card.source)] + ([("Note", card.note)] if card.note else [])
     if entry.figures is not None:
-        layers, relative = entry.figures.layers, entry.figures.relative_complexity
+        layers, factor = entry.figures.layers, entry.figures.relative_complexity
         weights = layers.parameters * 4
         properties += [
             ("Parameters", f"{layers.parameters:,}"),
             ("Weights", f"{size_text(weights)} ({size_text(weights, is_binary=True)})"),
             ("Multiply-adds", f"{layers.multiply_adds:,}" if layers.multiply_adds else "unknown"),
-            ("Complexity", f"{relative:.3g} times AlexNet's" if relative else "no convolutions"),
+            ("Complexity", f"{factor:.3g} times AlexNet's" if factor else "no convolutions"),
             ("Outputs of layers", f"{size_text(layers.activation_bytes)} a sample"),
         ]
     yield Properties(properties)

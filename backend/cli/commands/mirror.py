@@ -10,7 +10,7 @@ from backend.services.context.container import Services
 @command("mirror clear")
 def clear(services: Services) -> Answer:
     """Remove local copies that can be fetched again."""
-    freed = services.data_root.files.clear()
+    freed_bytes = services.data_root.files.clear()
     name = services.data_root.name
-    line = f"Freed {size_text(freed)} on this computer; {name} still has all of it."
-    return Answer({"bytes": freed}, line)
+    line = f"Freed {size_text(freed_bytes)} on this computer; {name} still has all of it."
+    return Answer({"bytes": freed_bytes}, line)

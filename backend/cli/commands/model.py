@@ -53,7 +53,7 @@ def layers(
             str(layer.parameters),
             _number(layer.multiply_adds),
             size_text(layer.activation_bytes),
-            ("trained" if layer.trained else "frozen") if layer.parameters else "-",
+            ("trained" if layer.is_trained else "frozen") if layer.parameters else "-",
         )
         for layer in model_layers.layers
     ]

@@ -76,7 +76,7 @@ def add(
         name,
         NodeAddress(host, port=port, user=user, identity=identity, jump=jump),
         accept=session.accept_key,
-        passphrase=ask if session.asks else None,
+        passphrase=ask if session.can_ask else None,
         node_data_root=node_data_root,
         is_staged=no_share,
         scheduler="slurm" if slurm else "",
@@ -188,13 +188,13 @@ def provision(
     services = session.services
     steps = SetUpReporter(session.print_early)
     # Ctrl+C ends each node's step in order; the next set-up finds what was done.
-    cancelled = threading.Event()
-    previous_handler = signal.signal(signal.SIGINT, lambda *_: cancelled.set())
+    cancel_event = threading.Event()
+    previous_handler = signal.signal(signal.SIGINT, lambda *_: cancel_event.set())
     try:
         outcome = services.provisioning.set_up(
             names or [entry.name for entry in services.cluster.list()],
             steps.report,
-            lambda _name: cancelled.is_set(),
+            lambda _name: cancel_event.is_set(),
             SetUpOptions(
                 *(cpu_only, system_mpi, own_key, shared, limit_key, without_horovod),
                 in_job=in_job or bool(partition),
@@ -203,11 +203,11 @@ def provision(
         )
     finally:
         signal.signal(signal.SIGINT, previous_handler)
-    failed = {name: result for name, result in outcome.items() if isinstance(result, BackendError)}
+    errors = {name: result for name, result in outcome.items() if isinstance(result, BackendError)}
     return Answer(
-        [steps.to_json(name, failed.get(name)) for name in outcome],
-        (_failure_note(name, error) for name, error in failed.items()),
-        failed=bool(failed),
+        [steps.to_json(name, errors.get(name)) for name in outcome],
+        (_failure_note(name, error) for name, error in errors.items()),
+        has_failed=bool(errors),
     )
 
 
@@ -224,15 +224,15 @@ class SetUpReporter:
 
     def __init__(self, print_part: Callable[[Note], None]) -> None:
         self._print = print_part
-        self._newest: dict[str, SetUp] = {}
+        self._set_ups: dict[str, SetUp] = {}
         self._activities: dict[str, str] = {}
 
     def report(self, set_up: SetUp) -> None:
-        previous = self._newest.get(set_up.node)
-        self._newest[set_up.node] = set_up
+        last_set_up = self._set_ups.get(set_up.node)
+        self._set_ups[set_up.node] = set_up
         for number, step in enumerate(set_up.steps):
             previous_state = (
-                previous.steps[number].state if previous is not None else StepState.WAITING
+                last_set_up.steps[number].state if last_set_up is not None else StepState.WAITING
             )
             if step.state is StepState.DONE and previous_state is not step.state:
                 self._print(
@@ -246,7 +246,7 @@ class SetUpReporter:
                     self._print(Note(f"{set_up.node}  {step.title:<9}      …    {step.message}"))
 
     def to_json(self, name: str, error: BackendError | None) -> dict[str, object]:
-        steps = self._newest[name].steps if name in self._newest else ()
+        steps = self._set_ups[name].steps if name in self._set_ups else ()
         return {
             "name": name,
             "error": _error_json(error),
@@ -266,23 +266,23 @@ class SetUpReporter:
 def unprovision(session: Session, names: Annotated[tuple[str, ...], ArgSpec("NAME")]) -> Answer:
     """Remove everything of Ringmaster from nodes."""
     outcome: dict[str, int | BackendError] = {}
-    for name, freed in session.services.provisioning.un_provision_all(names):
-        outcome[name] = freed
-        if isinstance(freed, BackendError):
-            session.print_early(_failure_note(name, freed))
+    for name, result in session.services.provisioning.un_provision_all(names):
+        outcome[name] = result
+        if isinstance(result, BackendError):
+            session.print_early(_failure_note(name, result))
         else:
-            session.print_early(f"Removed {size_text(freed)} from {name}.")
-    failed = {name: result for name, result in outcome.items() if isinstance(result, BackendError)}
+            session.print_early(f"Removed {size_text(result)} from {name}.")
+    errors = {name: result for name, result in outcome.items() if isinstance(result, BackendError)}
     return Answer(
         [
             {
                 "name": name,
-                "error": _error_json(failed.get(name)),
-                "bytes": None if name in failed else freed,
+                "error": _error_json(errors.get(name)),
+                "bytes": None if name in errors else result,
             }
-            for name, freed in outcome.items()
+            for name, result in outcome.items()
         ],
-        failed=bool(failed),
+        has_failed=bool(errors),
     )
 
 
@@ -351,11 +351,11 @@ def orphans(
 ) -> Answer:
     """Processes that survived their runs on the nodes."""
     names = [name] if name else [node.name for node in services.nodes.list()]
-    orphans_by_node = {orphan: services.nodes.orphans(orphan) for orphan in names}
+    orphans_by_node = {node: services.nodes.orphans(node) for node in names}
     if end:
         orphans_by_node = {
-            orphan: services.nodes.end_orphans(orphan, node_orphans)
-            for orphan, node_orphans in orphans_by_node.items()
+            node: services.nodes.end_orphans(node, node_orphans)
+            for node, node_orphans in orphans_by_node.items()
         }
     rows = (
         (
@@ -419,10 +419,11 @@ def environments(
     names = (
         [candidate.name for candidate in node_environments] if unused is not None else environment
     )
-    freed = services.provisioning.remove_environments(name, names) if names else 0
+    freed_bytes = services.provisioning.remove_environments(name, names) if names else 0
     count = f"{len(names)} {'environment' if len(names) == 1 else 'environments'}"
     return Answer(
-        {"removed": names, "bytes": freed}, f"Removed {count}: {size_text(freed)} on {name}."
+        {"removed": names, "bytes": freed_bytes},
+        f"Removed {count}: {size_text(freed_bytes)} on {name}.",
     )
 
 
@@ -444,7 +445,7 @@ def check(services: Services, name: _MaybeName = "") -> Answer:
             (f"{state.name}: {state.presence.value}", finding_lines(state.findings))
             for state in nodes
         ),
-        failed=not all(finding.ok for node in nodes for finding in node.findings),
+        has_failed=not all(finding.ok for node in nodes for finding in node.findings),
     )
 
 

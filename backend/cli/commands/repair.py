@@ -25,7 +25,7 @@ def repair(
     repairable_findings = [finding for finding in verification.findings if finding.repair]
     if yes and repairable_findings:
         result = services.verification.repair(repairable_findings, hashes=hashes, progress=progress)
-        return Answer(result, result.message, failed=bool(result.remaining_findings))
+        return Answer(result, result.message, has_failed=bool(result.remaining_findings))
     lines = [
         line
         for finding in repairable_findings

@@ -17,7 +17,7 @@ from backend.cli.session import Session, has_display
 from backend.node.system.wording import node_label
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.script import SESSION_KINDS
-from backend.records.queue.entry import FORMS
+from backend.records.queue.entry import START_TIME_FORMS
 from backend.services.context.container import Services
 
 _POLL_S = 5.0
@@ -39,7 +39,7 @@ def start(
     folder: Annotated[str, ArgSpec("PATH", "folder on the node; default: the home")] = "",
     queue: Annotated[bool, "start when its turn comes and the GPUs are free"] = False,
     not_before: Annotated[
-        str, ArgSpec("TIME", f"queue it, and reserve its GPUs from then on: {FORMS}")
+        str, ArgSpec("TIME", f"queue it, and reserve its GPUs from then on: {START_TIME_FORMS}")
     ] = "",
     open: Annotated[bool, "open it in the browser, which is the default, or do not"] = True,
 ) -> Answer | int:
@@ -113,5 +113,5 @@ def list_sessions(services: Services) -> Answer:
         for view in views
     )
     head = ("ID", "STATE", "NODE", "GPUS", "USER", "SINCE")
-    empty = f"No session runs. Start one: {COMMAND} session start NODE"
-    return Answer(views, Table(head, rows, empty))
+    empty_hint = f"No session runs. Start one: {COMMAND} session start NODE"
+    return Answer(views, Table(head, rows, empty_hint))

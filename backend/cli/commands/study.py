@@ -33,7 +33,7 @@ _Study = Annotated[str, ArgSpec("ID", "name of a started study, or the beginning
 @command("study list")
 def list_studies(services: Services) -> Answer:
     """The studies that can be started, and those that were."""
-    gallery, started = services.studies.list(), services.studies.started_studies()
+    gallery, started_studies = services.studies.list(), services.studies.started_studies()
     studies = [
         {
             "name": study.name,
@@ -46,18 +46,19 @@ def list_studies(services: Services) -> Answer:
         for study in gallery
     ]
     runs = [
-        {"sweep": study.sweep, "form": study.form, "jobs": len(study.jobs)} for study in started
+        {"sweep": study.sweep, "form": study.form, "jobs": len(study.jobs)}
+        for study in started_studies
     ]
     small_sizes = ((study, study.sizes[FormName.SMALL]) for study in gallery)
     rows = (
         (study.name, str(size.jobs), f"{size.minutes:g} min", study.question)
         for study, size in small_sizes
     )
-    lines = ((study.sweep, study.form.value, str(len(study.jobs))) for study in started)
+    lines = ((study.sweep, study.form.value, str(len(study.jobs))) for study in started_studies)
     return Answer(
         {"studies": studies, "started": runs},
         Table(("NAME", "JOBS", "TAKES", "QUESTION"), rows, "There are no studies."),
-        ("", Table(("STARTED", "FORM", "JOBS"), lines)) if started else (),
+        ("", Table(("STARTED", "FORM", "JOBS"), lines)) if started_studies else (),
     )
 
 
@@ -99,9 +100,9 @@ def show(services: Services, study: _Study) -> Answer:
     values has what each finished job gave: row, seed, job, busy, environment and a value by the
     name of its measure.
     """
-    started = services.studies.find_started(study)
-    table = services.studies.table(started)
-    return Answer(_in_json(started, table), _table_parts(table))
+    started_study = services.studies.find_started(study)
+    table = services.studies.table(started_study)
+    return Answer(_in_json(started_study, table), _table_parts(table))
 
 
 def _table_parts(table: StudyTable) -> Iterator[Part]:
@@ -164,12 +165,12 @@ def _short_json(views: Iterable[JobView]) -> list[dict[str, Any]]:
     return [{"id": view.id, "name": view.name, "state": view.state} for view in views]
 
 
-def _in_json(started: StartedStudy, table: StudyTable) -> dict[str, Any]:
+def _in_json(started_study: StartedStudy, table: StudyTable) -> dict[str, Any]:
     def cell(value: Cell) -> dict[str, Any]:
         return {"n": value.n, "mean": value.mean, "sd": value.sd, "interval": value.interval}
 
     return {
-        "sweep": started.sweep,
+        "sweep": started_study.sweep,
         "form": table.form,
         "title": table.title,
         "question": table.question,

@@ -19,8 +19,8 @@ def list_templates(services: Services) -> Answer:
     """Every template."""
     templates = services.templates.list()
     rows = ((template.name, template.error or template.description) for template in templates)
-    empty = f"There are no templates yet. Make one: {COMMAND} template save NAME FILE.toml"
-    return Answer(templates, Table(("NAME", "TRAINS"), rows, empty))
+    empty_hint = f"There are no templates yet. Make one: {COMMAND} template save NAME FILE.toml"
+    return Answer(templates, Table(("NAME", "TRAINS"), rows, empty_hint))
 
 
 @command("template show")

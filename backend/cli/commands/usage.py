@@ -81,12 +81,12 @@ def usage(
 
 
 def _cells(row: LedgerRow) -> tuple[str, ...]:
-    energy_kwh, share, idle = row.energy_kwh, row.energy_known_share or 1.0, row.idle_share
+    energy_kwh, share, idle_share = row.energy_kwh, row.energy_known_share or 1.0, row.idle_share
     sign = "" if share > 0.999 else "≥ "
     return (
         str(len(row.run_ids)),
         *(use_time(s).replace(GAP, " ") for s in (row.node_s, row.gpu_s)),
         "–" if energy_kwh is None else f"{sign}{energy_kwh:.3g} kWh",
-        "–" if idle is None else f"{idle:.0%}",
+        "–" if idle_share is None else f"{idle_share:.0%}",
         duration_text(row.mean_wait_s) or "–",
     )

@@ -26,7 +26,7 @@ def verify(services: Services, progress: Progress, *, hashes: Hashes = False) ->
         lines,
         verification.message,
         notes(verification),
-        failed=bool(verification.findings),
+        has_failed=bool(verification.findings),
     )
 
 

@@ -84,24 +84,24 @@ def write_bundle(
     full_manifest = replace(manifest, files=files)
     text = json.dumps(full_manifest.to_dict(), indent=1, sort_keys=True, allow_nan=False)
     manifest_part = ArchiveMember.from_bytes(MANIFEST, text.encode())
-    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    partial_file = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with zipfile.ZipFile(partial, "x", zipfile.ZIP_STORED) as archive:
+        with zipfile.ZipFile(partial_file, "x", zipfile.ZIP_STORED) as archive:
             on_bytes = ByteCount(
                 progress, sum(part.size_bytes for part in parts), "Writing the bundle"
             )
             for part in (manifest_part, *parts):
                 _write_part(archive, part, on_bytes)
             archive.comment = _SEAL + b"0" * _DIGITS
-        _seal(partial)
-        _put_in_place(partial, target, overwrite)
+        _seal(partial_file)
+        _put_in_place(partial_file, target, overwrite)
     except OSError as error:
         raise BackendError(
             f"The bundle cannot be written to {target.parent}: {error.strerror or error}.",
             f"Free some space in {target.parent}, or choose another folder.",
         ) from error
     finally:
-        partial.unlink(missing_ok=True)
+        partial_file.unlink(missing_ok=True)
     return target
 
 
@@ -112,10 +112,10 @@ def _write_part(archive: zipfile.ZipFile, part: ArchiveMember, on_bytes: ByteCou
     entry.external_attr = (stat.S_IFREG | mode) << 16
     entry.file_size = part.size_bytes
     digest = hashlib.sha256()
-    with archive.open(entry, "w") as out, _open_source(part.source) as file:
+    with archive.open(entry, "w") as entry_file, _open_source(part.source) as file:
         while chunk := file.read(CHUNK_BYTES):
             digest.update(chunk)
-            out.write(chunk)
+            entry_file.write(chunk)
             on_bytes(len(chunk))
     if digest.hexdigest() != part.sha256:
         raise BackendError(
@@ -152,20 +152,20 @@ def _digest_but_seal(file: IO[bytes], on_bytes: ByteCount | None = None) -> str:
     return digest.hexdigest()
 
 
-def _put_in_place(partial: Path, target: Path, overwrite: bool) -> None:
-    partial.chmod(0o644)
+def _put_in_place(partial_file: Path, target: Path, overwrite: bool) -> None:
+    partial_file.chmod(0o644)
     if overwrite:
-        os.replace(partial, target)
+        os.replace(partial_file, target)
         return
     try:
-        os.link(partial, target)
+        os.link(partial_file, target)
     except FileExistsError as error:
         raise exists_error(target) from error
     except OSError:
         # Not every file system supports links.
         if target.exists():
             raise exists_error(target) from None
-        partial.rename(target)
+        partial_file.rename(target)
 
 
 class VerifiedArchive:
@@ -191,14 +191,14 @@ class VerifiedArchive:
         with (
             zipfile.ZipFile(self.path) as archive,
             archive.open(self._entries[name]) as entry,
-            open(create(target), "wb") as out,
+            open(create(target), "wb") as target_file,
         ):
             while chunk := entry.read(CHUNK_BYTES):
                 digest.update(chunk)
-                out.write(chunk)
+                target_file.write(chunk)
                 on_bytes(len(chunk))
-            out.flush()
-            os.fsync(out.fileno())
+            target_file.flush()
+            os.fsync(target_file.fileno())
         if digest.hexdigest() != record.sha256:
             raise _changed(self.path, name)
 
@@ -259,9 +259,9 @@ def _entries(path: Path, progress: Progress) -> dict[str, zipfile.ZipInfo]:
     for name, entry in entries.items():
         if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
             raise _refusal(path, f"{files_text(name)} is compressed, which a bundle never is")
-    implied = {str(parent) for name in entries for parent in PurePosixPath(name).parents}
-    if folders - implied:
-        raise _refusal(path, f"the folder {files_text(min(folders - implied))} was added to it")
+    parents = {str(parent) for name in entries for parent in PurePosixPath(name).parents}
+    if folders - parents:
+        raise _refusal(path, f"the folder {files_text(min(folders - parents))} was added to it")
     return entries
 
 

@@ -120,9 +120,9 @@ def _fill_run(folder: JobFolder, manifest: Manifest) -> None:
     replace_json(folder.status, replace(status, message=message).to_dict())
 
 
-def mark_replay(folder: OpenJob, original: str) -> None:
+def mark_replay(folder: OpenJob, original_id: str) -> None:
     """Mark the job as the replay of another."""
-    folder.files.replace_json(folder.origin, {"schema": _SCHEMA, "replay_of": original})
+    folder.files.replace_json(folder.origin, {"schema": _SCHEMA, "replay_of": original_id})
 
 
 def original_of(folder: JobFolder) -> str:

@@ -75,7 +75,7 @@ class JobFile:
     tags: tuple[str, ...]
 
     def parts(self) -> dict[Kind, Pin]:
-        """Return its model, dataset and loader.
+        """Return model, dataset and loader of the job.
 
         Raises:
             BackendError: It runs a script.
@@ -211,16 +211,16 @@ def read_job(folder: JobFolder) -> JobFile:
         }
         created, user = str(meta["created"]), str(meta.get("user", ""))
     with _naming_file(folder, folder.config):
-        parsed = _config_in(folder.config)
-    config = parsed.config
+        parsed_job = _config_in(folder.config)
+    config = parsed_job.config
     if config is None:
         raise BackendError(
             f"config.toml of the job {folder.job_id} was changed and is no longer a job file: "
-            f"{parsed.errors[0].message}"
+            f"{parsed_job.errors[0].message}"
         )
     with suppress(FileNotFoundError, ValueError, KeyError):
         try:
-            changed = read_json(folder.placement)
+            record = read_json(folder.placement)
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -228,7 +228,7 @@ def read_job(folder: JobFolder) -> JobFile:
                 f"placement.json of the job {folder.job_id} cannot be read: {error.strerror}."
             ) from error
         keys = {path: _CHANGE_KEYS.get(path, path) for path in CHANGEABLE}
-        changes = {path: changed[key] for path, key in keys.items() if key in changed}
+        changes = {path: record[key] for path, key in keys.items() if key in record}
         # Together, because a rule may connect them; one that is damaged does not spoil the others.
         parts = (
             [changes]
@@ -242,9 +242,9 @@ def read_job(folder: JobFolder) -> JobFile:
         config = with_changes(config, proposal.values).config or config
     name, notes, tags = config.name, config.notes, config.tags
     with suppress(OSError, ValueError):
-        edited = read_json(folder.notes)
-        name, notes = str(edited.get("name", name)), str(edited.get("notes", notes))
-        tags = tuple(str(tag) for tag in edited.get("tags", tags))
+        edited_notes = read_json(folder.notes)
+        name, notes = str(edited_notes.get("name", name)), str(edited_notes.get("notes", notes))
+        tags = tuple(str(tag) for tag in edited_notes.get("tags", tags))
     return JobFile(folder.job_id, config, pins, created, user, name, notes, tags)
 
 

@@ -39,12 +39,12 @@ class HistoryReader:
         """Read as `read_history`."""
         if cursor is not None and cursor.head:
             return read_history(path, cursor)
-        cached = self._load(path)
-        if cached is None:
+        cached_history = self._load(path)
+        if cached_history is None:
             update, new_cursor = read_history(path)
             cached_bytes = 0
         else:
-            cached_update, cached_cursor = cached
+            cached_update, cached_cursor = cached_history
             new_update, new_cursor = read_history(path, cached_cursor)
             update = join_updates(cached_update, new_update)
             cached_bytes = cached_cursor.offset
@@ -130,31 +130,35 @@ class HistoryReader:
             replace_bytes(file, b"".join(content), mode=0o600)
 
 
-def join_updates(old: HistoryUpdate, new: HistoryUpdate) -> HistoryUpdate:
-    """Return ``old`` with ``new`` appended, as one read would have returned both."""
-    if new.drop_from == 0 or not len(old.steps):
-        return new
-    is_kept = np.asarray(old.steps) < new.drop_from if new.drop_from is not None else slice(None)
-    steps: Column = np.asarray(old.steps)[is_kept]
-    epochs: Column = np.concatenate([np.asarray(old.epochs)[is_kept], new.epochs])
-    seconds: Column = np.concatenate([np.asarray(old.seconds)[is_kept], new.seconds])
+def join_updates(base: HistoryUpdate, update: HistoryUpdate) -> HistoryUpdate:
+    """Return ``base`` with ``update`` appended, as one read would have returned both."""
+    if update.drop_from == 0 or not len(base.steps):
+        return update
+    is_kept = (
+        np.asarray(base.steps) < update.drop_from if update.drop_from is not None else slice(None)
+    )
+    steps: Column = np.asarray(base.steps)[is_kept]
+    epochs: Column = np.concatenate([np.asarray(base.epochs)[is_kept], update.epochs])
+    seconds: Column = np.concatenate([np.asarray(base.seconds)[is_kept], update.seconds])
     metrics: dict[str, Column] = {}
     old_names = [
         name
-        for name, values in old.metrics.items()
-        if new.drop_from is None or not np.isnan(np.asarray(values)[is_kept]).all()
+        for name, values in base.metrics.items()
+        if update.drop_from is None or not np.isnan(np.asarray(values)[is_kept]).all()
     ]
-    for name in dict.fromkeys([*old_names, *new.metrics]):
-        old_values, new_values = old.metrics.get(name), new.metrics.get(name)
+    for name in dict.fromkeys([*old_names, *update.metrics]):
+        old_values, new_values = base.metrics.get(name), update.metrics.get(name)
         metrics[name] = np.concatenate(
             [
                 np.full(len(steps), np.nan)
                 if old_values is None
                 else np.asarray(old_values)[is_kept],
-                np.full(len(new.steps), np.nan) if new_values is None else np.asarray(new_values),
+                np.full(len(update.steps), np.nan)
+                if new_values is None
+                else np.asarray(new_values),
             ]
         )
-    steps_of_both: Column = np.concatenate([steps, new.steps])
+    steps_of_both: Column = np.concatenate([steps, update.steps])
     return HistoryUpdate(
         steps=steps_of_both,
         epochs=epochs,
@@ -162,12 +166,12 @@ def join_updates(old: HistoryUpdate, new: HistoryUpdate) -> HistoryUpdate:
         metrics=metrics,
         run_starts=tuple(
             start
-            for start in old.run_starts
-            if new.drop_from is None or start.first_step < new.drop_from
+            for start in base.run_starts
+            if update.drop_from is None or start.first_step < update.drop_from
         )
-        + new.run_starts,
-        problems=old.problems + new.problems,
-        started_s=new.started_s or old.started_s,
+        + update.run_starts,
+        problems=base.problems + update.problems,
+        started_s=update.started_s or base.started_s,
     )
 
 

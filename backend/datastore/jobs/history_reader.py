@@ -176,7 +176,7 @@ def _read(data: bytes, cursor: HistoryCursor) -> tuple[HistoryUpdate, HistoryCur
     def select(values: NDArray[Any]) -> Column:
         return values if keeps_all else values[keep]
 
-    lowest = int(first_steps.min())
+    lowest_step = int(first_steps.min())
     # A metric that is only in replaced blocks has another name since.
     names = {
         name
@@ -190,7 +190,7 @@ def _read(data: bytes, cursor: HistoryCursor) -> tuple[HistoryUpdate, HistoryCur
         seconds=select(_seconds(blocks, counts, step_offsets, cursor, started_s)),
         metrics={name: select(values) for name, values in columns.items() if name in names},
         run_starts=_run_starts(blocks, lowest_later, cursor.run),
-        drop_from=lowest if lowest <= cursor.last_step else None,
+        drop_from=lowest_step if lowest_step <= cursor.last_step else None,
         problems=tuple(problems),
         started_s=started_s,
     )
@@ -210,8 +210,8 @@ def _blocks(data: bytes, cursor: HistoryCursor, problems: list[str]) -> tuple[li
                 return blocks, start
             _add_problem(problems, cursor.offset + start)
             # A complete block may follow one that a killed writer left incomplete.
-            inner = data.rfind(BLOCK_START, start + 1, end)
-            block = _block(data, inner, openings) if inner > 0 else None
+            inner_start = data.rfind(BLOCK_START, start + 1, end)
+            block = _block(data, inner_start, openings) if inner_start > 0 else None
             start = end + len(_END)
             if block is None:
                 continue
@@ -394,9 +394,9 @@ def _run_starts(
     blocks: Sequence[_Block], lowest_later: NDArray[np.int64], run: int
 ) -> tuple[RunStart, ...]:
     starts = []
-    for block, lowest in zip(blocks, lowest_later.tolist(), strict=True):
+    for block, lowest_step in zip(blocks, lowest_later.tolist(), strict=True):
         is_start = block.run != run or block.message == history.REPLACES_RUN.encode()
-        if is_start and block.first_step < lowest:
+        if is_start and block.first_step < lowest_step:
             starts.append(RunStart(block.run, block.first_step))
             run = block.run
     return tuple(starts)

@@ -209,9 +209,9 @@ class LogIndex:
             block = self._files.read(
                 self._path, self._start + block_index * BLOCK_BYTES, BLOCK_BYTES
             )
-            cut = block.rfind(b"\n") + 1
-            beginning = (block[cut:] + beginning)[: LINE_CHARACTERS * 4]
-            if cut:
+            line_start = block.rfind(b"\n") + 1
+            beginning = (block[line_start:] + beginning)[: LINE_CHARACTERS * 4]
+            if line_start:
                 break
         return beginning
 
@@ -231,14 +231,14 @@ class LogIndex:
                 break
             offset += len(block)
             progress.step(offset - start, end - start, label)
-            cut = block.rfind(b"\n") + 1
-            if not cut:
+            line_start = block.rfind(b"\n") + 1
+            if not line_start:
                 partial_line = (partial_line + block)[:CHUNK_BYTES]
                 continue
-            complete_lines = partial_line + block[:cut]
+            complete_lines = partial_line + block[:line_start]
             yield line_number, complete_lines
             line_number += complete_lines.count(b"\n")
-            partial_line = block[cut:]
+            partial_line = block[line_start:]
         if partial_line:
             yield line_number, partial_line
 

@@ -130,10 +130,10 @@ def derive_state(observation: RunObservation) -> RunState:
         status = replace(status, state=condition.state, message=condition.message)
         if not status.state.is_live:
             return RunState(status, problems=observation.problems)
-    unrecorded = _unrecorded_end(observation)
-    if unrecorded is not None:
-        end_status = replace(status, state=JobState.ERROR, message=unrecorded.message)
-        return RunState(end_status, problems=observation.problems, unrecorded_end=unrecorded)
+    unrecorded_end = _unrecorded_end(observation)
+    if unrecorded_end is not None:
+        end_status = replace(status, state=JobState.ERROR, message=unrecorded_end.message)
+        return RunState(end_status, problems=observation.problems, unrecorded_end=unrecorded_end)
     if observation.stop_requested and status.state.is_live:
         requester_message = (
             f"Stop requested by {observation.stopped_by}." if observation.stopped_by else ""
@@ -185,16 +185,16 @@ class RunStateReader:
         self,
         folder: OpenJob,
         monotonic: Callable[[], float] = time.monotonic,
-        silent: Callable[[Sequence[str]], tuple[str, ...]] = lambda nodes: (),
+        silent_nodes: Callable[[Sequence[str]], tuple[str, ...]] = lambda nodes: (),
         submitted_condition: Callable[[OpenJob, int], Condition | None] = lambda folder, run: None,
     ) -> None:
         """Store the parts.
 
-        See `StatusWatch.silent` and `LauncherService.condition`.
+        See `StatusWatch.silent_nodes` and `LauncherService.condition`.
         """
         self._folder = folder
         self._submitted_condition = submitted_condition
-        self._silent = silent
+        self._find_silent = silent_nodes
         self._nodes: tuple[int, Sequence[str]] = (0, ())
         self._progress: object = None
         self._moved_s = -math.inf
@@ -218,9 +218,9 @@ class RunStateReader:
             run_facts = self.collect()
         except OSError as error:
             message = f"The job's folder {self._folder.path} cannot be read: {error.strerror}."
-            unreadable = BackendError(message, "Check that the data root is mounted.")
-            unreadable.__cause__ = error
-            return self.without_news(unreadable)
+            read_error = BackendError(message, "Check that the data root is mounted.")
+            read_error.__cause__ = error
+            return self.without_news(read_error)
         except BackendError as error:
             if self._last_state is None and self._folder.files.is_mounted:
                 # The node that stages the run is silent: nothing is concluded from that.
@@ -258,16 +258,7 @@ class RunStateReader:
         if run != self._run:
             self._run, self._run_seen_s = run, now_s
         self._read_status(problems)
-        if self._status is not None:
-            heartbeat = (self._status.run, self._status.heartbeat)
-            if heartbeat != self._heartbeat or not self._last_news:
-                self._heartbeat, self._heartbeat_s = heartbeat, now_s
-                self._last_news = f"{datetime.now(UTC).astimezone():%H:%M}"
-            progress = (self._status.run, self._status.epoch, self._status.step)
-            if progress != self._progress:
-                # What moved before the first look is not known.
-                self._moved_s = -math.inf if self._progress is None else now_s
-                self._progress = progress
+        self._note_progress(now_s)
         supervision = self._supervision(run, problems)
         is_submitted = run > 0 and scheduler_of_run(folder.attempt(run)) is not None
         # Read last: a supervisor writes it before it goes, so that one that is gone without it
@@ -315,6 +306,20 @@ class RunStateReader:
             condition=condition,
         )
 
+    def _note_progress(self, now_s: float) -> None:
+        """Note when the heartbeat of the status, and its step, last moved."""
+        if self._status is None:
+            return
+        heartbeat = (self._status.run, self._status.heartbeat)
+        if heartbeat != self._heartbeat or not self._last_news:
+            self._heartbeat, self._heartbeat_s = heartbeat, now_s
+            self._last_news = f"{datetime.now(UTC).astimezone():%H:%M}"
+        progress = (self._status.run, self._status.epoch, self._status.step)
+        if progress != self._progress:
+            # What moved before the first look is not known.
+            self._moved_s = -math.inf if self._progress is None else now_s
+            self._progress = progress
+
     def _is_stop_unseen(self) -> bool:
         """Return whether rank 0, long after the request, reports that it trains on."""
         if self._status is None or self._status.state not in _BEFORE_STOPPING:
@@ -336,7 +341,7 @@ class RunStateReader:
                     () if launch.is_staged else dict.fromkeys(plan.node for plan in launch.ranks)
                 )
                 self._nodes = run, [node for node in nodes if node != THIS_COMPUTER]
-        return self._silent(self._nodes[1])
+        return self._find_silent(self._nodes[1])
 
     def _has_ended(self, run: int) -> bool:
         status = self._status

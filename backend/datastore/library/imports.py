@@ -57,7 +57,7 @@ def import_version(
     """Import ``source`` as the next version of ``name``.
 
     Args:
-        same: Called with the hash after copying; the version it returns is used instead.
+        find_same: Called with the hash after copying; the version it returns is used instead.
 
     Returns:
         The new version and the fingerprint of its files.
@@ -194,9 +194,9 @@ class _Copy:
 
     def _watch(self, tasks: Sequence[Future[dict[str, str]]]) -> None:
         """Report progress until all is done; the first failure ends the others."""
-        running: set[Future[dict[str, str]]] = set(tasks)
-        while running:
-            finished_tasks, running = wait(running, _POLL_S, FIRST_EXCEPTION)
+        running_tasks: set[Future[dict[str, str]]] = set(tasks)
+        while running_tasks:
+            finished_tasks, running_tasks = wait(running_tasks, _POLL_S, FIRST_EXCEPTION)
             for task in finished_tasks:
                 task.result()
             self._progress.step(self._copied_bytes, self._source.bytes, "Copying files")

@@ -20,12 +20,12 @@ from backend.datastore.library.zip_source import entry_names
 from backend.records.library.item import Kind
 from backend.records.library.project import ImportGuess, Project, ProjectPart
 
-_MOST_NAMES = 1000
-_MOST_FOLDERS = 300
+_MAX_NAMES = 1000
+_MAX_FOLDERS = 300
 # The folder, perhaps one that wraps it, its folders, and theirs.
 _DEPTH = 4
-_CODE = (Kind.MODEL, Kind.LOADER)
-_ENTRY_FILES = tuple(kind.entry_file for kind in _CODE)
+_CODE_KINDS = (Kind.MODEL, Kind.LOADER)
+_ENTRY_FILES = tuple(kind.entry_file for kind in _CODE_KINDS)
 _DATA = re.compile(r"data(sets?)?", re.IGNORECASE)
 _NO_DATA = re.compile(
     r"(docs?|notebooks?|scripts?|tests?|configs?|conf|results?|runs?|logs?|checkpoints?|weights"
@@ -63,9 +63,9 @@ def recognise(paths: Iterable[str]) -> ImportGuess:
     names = tree.names_in(top)
     has_code = any(name.endswith((".py", ".sh")) for name in names)
     default_kind = Kind.SCRIPT if has_code else Kind.DATASET
-    kind = next((k for k in _CODE if k.entry_file in names), default_kind)
-    homes = {kind: home for kind in reversed(_CODE) if (home := tree.home(kind)) is not None}
-    if len(homes) < len(_CODE):
+    kind = next((k for k in _CODE_KINDS if k.entry_file in names), default_kind)
+    homes = {kind: home for kind in reversed(_CODE_KINDS) if (home := tree.home(kind)) is not None}
+    if len(homes) < len(_CODE_KINDS):
         return ImportGuess(kind)
     code_folders = frozenset(homes.values())
     loader = homes[Kind.LOADER]
@@ -101,7 +101,7 @@ class _Tree:
                     break
                 names = self._names.setdefault(folder, set())
                 is_file = depth == len(parts) and not path.endswith("/")
-                if len(names) < _MOST_NAMES or part in _ENTRY_FILES:
+                if len(names) < _MAX_NAMES or part in _ENTRY_FILES:
                     names.add(part if is_file else f"{part}/")
                 folder = _join(folder, part)
         self.top = ""
@@ -136,7 +136,7 @@ class _Tree:
         if not data_folders and not folders_only:
             names = self.names_in(folder)
             files = [n for n in names if _DATA_FILE.fullmatch(n)]
-            if files and len(names) < _MOST_NAMES:
+            if files and len(names) < _MAX_NAMES:
                 return ProjectPart(folder, included_names=frozenset(files))
             data_folders = codeless_folders if len(codeless_folders) == 1 else []
         if len(data_folders) == 1:
@@ -176,15 +176,13 @@ def _is_in(path: str, folder: str) -> bool:
 def _names(folder: Path) -> Iterator[str]:
     """Yield the first names in each of the first folders, level by level."""
     pending_folders = deque([("", folder)])
-    examined = 0
-    while pending_folders and examined < _MOST_FOLDERS:
+    examined_count = 0
+    while pending_folders and examined_count < _MAX_FOLDERS:
         prefix, folder_path = pending_folders.popleft()
-        examined += 1
+        examined_count += 1
         try:
             with os.scandir(folder_path) as entries:
-                listing = [
-                    (entry.name, _is_folder(entry)) for entry in islice(entries, _MOST_NAMES)
-                ]
+                listing = [(entry.name, _is_folder(entry)) for entry in islice(entries, _MAX_NAMES)]
         except OSError:
             _log.info("%s could not be listed", folder_path, exc_info=True)
             continue
@@ -192,7 +190,7 @@ def _names(folder: Path) -> Iterator[str]:
             yield f"{prefix}{name}/" if is_folder else f"{prefix}{name}"
             if is_folder and prefix.count("/") < _DEPTH - 1 and not is_litter(Kind.MODEL, name):
                 pending_folders.append((f"{prefix}{name}/", folder_path / name))
-        if len(listing) >= _MOST_NAMES:
+        if len(listing) >= _MAX_NAMES:
             yield from (prefix + name for name in _ENTRY_FILES if (folder_path / name).is_file())
 
 

@@ -169,9 +169,9 @@ def _copy_beside_hashing(
 
 def write_all(target: int, content: bytes) -> None:
     """Write everything; `os.write` may write only a part, for example on a nearly full disk."""
-    remaining = memoryview(content)
-    while remaining:
-        remaining = remaining[os.write(target, remaining) :]
+    remaining_bytes = memoryview(content)
+    while remaining_bytes:
+        remaining_bytes = remaining_bytes[os.write(target, remaining_bytes) :]
 
 
 def scan_folder(

@@ -21,7 +21,7 @@ from backend.node.system import process_identity
 from backend.records.base.access_modes import make_folder
 from backend.records.jobs.status import ProcessIdentity
 
-_SILENT_S = 7 * 86_400
+_MAX_SILENCE_S = 7 * 86_400
 _NAME = re.compile(
     r"\.(?P<name>.+)\.importing-(?P<host>[A-Za-z0-9_-]*)-(?P<boot>[0-9a-f]*)-(?P<pid>\d+)-"
     r"(?P<ticks>\d+)-[0-9a-f]{8}",
@@ -31,7 +31,7 @@ _NAME = re.compile(
 
 @dataclass(frozen=True)
 class Staging:
-    """An import in progress, or the rest of one."""
+    """The folder of an import, in progress or left over."""
 
     path: Path
     name: str
@@ -90,18 +90,18 @@ def _is_left_over(path: Path, match: re.Match[str]) -> bool:
     if boot and match["boot"] and match["host"] == host:
         # This computer was restarted since.
         return True
-    return _silence_s(path) > _SILENT_S
+    return _silence_s(path) > _MAX_SILENCE_S
 
 
 def _silence_s(path: Path) -> float:
     """Return the time since the last write in ``path``, by the clock of its file system."""
-    mark = path.with_name(f".now-{secrets.token_hex(4)}")
+    clock_file = path.with_name(f".now-{secrets.token_hex(4)}")
     try:
-        mark.touch()
-        now_s = mark.stat().st_mtime
-        mark.unlink()
-        newest_s = max(Path(folder).stat().st_mtime for folder, _, _ in os.walk(path))
+        clock_file.touch()
+        now_s = clock_file.stat().st_mtime
+        clock_file.unlink()
+        last_write_s = max(Path(folder).stat().st_mtime for folder, _, _ in os.walk(path))
     except (OSError, ValueError) as error:
         swallowed(error)
         return 0.0
-    return now_s - newest_s
+    return now_s - last_write_s

@@ -349,11 +349,11 @@ def _raw_name(entry: zipfile.ZipInfo) -> str:
     return _unicode_path(raw, entry.extra) or raw.decode("utf-8", "surrogateescape")
 
 
-def _unicode_path(raw: bytes, extra: bytes) -> str:
+def _unicode_path(raw: bytes, extra_fields: bytes) -> str:
     """Return the name in Info-ZIP's field, if that was made for the name ``raw``; or ""."""
-    while len(extra) >= 4:
-        kind, size = struct.unpack("<HH", extra[:4])
-        field, extra = extra[4 : 4 + size], extra[4 + size :]
+    while len(extra_fields) >= 4:
+        kind, size = struct.unpack("<HH", extra_fields[:4])
+        field, extra_fields = extra_fields[4 : 4 + size], extra_fields[4 + size :]
         if kind == _UNICODE_PATH and field[:5] == struct.pack("<BI", 1, zlib.crc32(raw)):
             return field[5:].decode("utf-8", "surrogateescape")
     return ""

@@ -147,8 +147,8 @@ class StatusWatch:
         age_s = now_s - heartbeat.advanced_s
         return NodeChanges(presence, heartbeat.reading, age_s, problem, message)
 
-    def silent(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return those of these nodes that gave no sign of life for `SILENT_AFTER_S`.
+    def silent_nodes(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the nodes that gave no sign of life for `SILENT_AFTER_S`.
 
         The age of a file only shows whose heartbeat is worth reading: clocks may differ. The first
         read of such a node waits for its next heartbeat, for some seconds.

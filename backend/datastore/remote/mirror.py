@@ -251,13 +251,13 @@ class Mirror(MirrorReader, DataRootAccess):
         self._line.act(lambda files: files.create(self._remote(path), value))
         replace_bytes(path, value, durable=False)
 
-    def rename(self, old: Path, new: Path) -> None:
-        self._line.act(lambda files: files.rename(self._remote(old), self._remote(new)))
+    def rename(self, old_path: Path, new_path: Path) -> None:
+        self._line.act(lambda files: files.rename(self._remote(old_path), self._remote(new_path)))
         # A read on another thread may have done it already; the next one fetches what is missing.
         with suppress(OSError):
-            make_local_folder(new.parent)
-            os.rename(old, new)
-        remove_tree(old)
+            make_local_folder(new_path.parent)
+            os.rename(old_path, new_path)
+        remove_tree(old_path)
 
     def remove(self, path: Path) -> None:
         self._line.act(lambda files: files.remove(self._remote(path)))

@@ -69,7 +69,7 @@ class StagedRoot(MirrorReader):
     def __init__(self, root: DataRoot, remote: RemoteRoot, connect: Callable[[], Shell]) -> None:
         super().__init__(root, remote, connect)
         self.node = remote.host
-        self._silent: Unreachable | None = None
+        self._failure: Unreachable | None = None
         self._silent_until = 0.0
         self._asked_s = -math.inf
         self._status_thread: threading.Thread | None = None
@@ -93,7 +93,7 @@ class StagedRoot(MirrorReader):
         is_busy = self._status_thread is not None and self._status_thread.is_alive()
         if is_busy or self._is_closed or now_s < self._asked_s + _STATUS_EVERY_S:
             return None
-        is_after_pause = self._asked_s < now_s - _PAUSE_S and self._silent is None
+        is_after_pause = self._asked_s < now_s - _PAUSE_S and self._failure is None
         self._asked_s = now_s
         self._status_thread = threading.Thread(target=self._fetch_status, daemon=True)
         self._status_thread.start()
@@ -167,17 +167,17 @@ class StagedRoot(MirrorReader):
         return True
 
     def _call(self, work: Callable[[SftpFiles], T]) -> T:
-        if self._silent is not None and time.monotonic() < self._silent_until:
-            raise Unreachable(self._silent.message, self._silent.remedy) from self._silent
+        if self._failure is not None and time.monotonic() < self._silent_until:
+            raise Unreachable(self._failure.message, self._failure.remedy) from self._failure
         return self._ask(work)
 
     def _ask(self, work: Callable[[SftpFiles], T]) -> T:
         try:
             result = super()._call(work)
         except Unreachable as error:
-            self._silent, self._silent_until = error, time.monotonic() + _QUIET_S
+            self._failure, self._silent_until = error, time.monotonic() + _QUIET_S
             raise
-        self._silent = None
+        self._failure = None
         return result
 
     # Large files in place.

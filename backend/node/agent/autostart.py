@@ -301,9 +301,9 @@ def _ask(command: Sequence[str], input_text: str = "") -> tuple[bool, str]:
 def _environment() -> Mapping[str, str]:
     """Return the environment with XDG_RUNTIME_DIR: non-login shells lack it, systemd needs it."""
     environment = {**os.environ, "LC_ALL": "C"}
-    runtime = f"/run/user/{os.getuid()}"
-    if "XDG_RUNTIME_DIR" not in environment and os.path.isdir(runtime):
-        environment["XDG_RUNTIME_DIR"] = runtime
+    runtime_folder = f"/run/user/{os.getuid()}"
+    if "XDG_RUNTIME_DIR" not in environment and os.path.isdir(runtime_folder):
+        environment["XDG_RUNTIME_DIR"] = runtime_folder
     return environment
 
 

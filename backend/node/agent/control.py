@@ -26,18 +26,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit with 0 if the requested state holds."""
     parser = argparse.ArgumentParser(prog="backend.node.agent.control", description=__doc__)
     subparsers = parser.add_subparsers(dest="act", required=True)
-    check = subparsers.add_parser("check", help="check that an agent of this bundle is alive")
-    check.add_argument("--bundle", required=True)
-    check.add_argument("--limit", type=float, default=0.0, help="seconds to wait for it")
-    stop = subparsers.add_parser("stop", help="wait until no agent is alive")
-    for subparser in (check, stop):
+    check_parser = subparsers.add_parser(
+        "check", help="check that an agent of this bundle is alive"
+    )
+    check_parser.add_argument("--bundle", required=True)
+    check_parser.add_argument("--limit", type=float, default=0.0, help="seconds to wait for it")
+    stop_parser = subparsers.add_parser("stop", help="wait until no agent is alive")
+    for subparser in (check_parser, stop_parser):
         subparser.add_argument(
             "--folder", type=Path, required=True, help="folder that the agent writes to"
         )
-    runs = subparsers.add_parser(
+    runs_parser = subparsers.add_parser(
         "runs", help="check that no run is alive in this folder; print those that are"
     )
-    runs.add_argument("--home", required=True)
+    runs_parser.add_argument("--home", required=True)
     options = parser.parse_args(arguments)
     if options.act == "runs":
         tags = {

@@ -154,7 +154,7 @@ def main() -> NoReturn:
 def watch_daemon(
     variables: Mapping[str, str], argv: Sequence[str], bundles: Path
 ) -> tuple[dict[str, str], list[str]]:
-    """Return what starts mpirun's daemon under the program's watch, by the newest bundle."""
+    """Return the command for mpirun's daemon under the program's watch, by the newest bundle."""
     code_roots = [
         path for path in bundles.glob("*") if (path / f"{_WATCH.replace('.', '/')}.py").is_file()
     ]

@@ -163,7 +163,7 @@ def _gpus() -> str:
     if gpus:
         names = ", ".join(gpu.name for gpu in gpus)
         return f"{len(gpus)} GPU: {names}; driver {reader.driver}."
-    if reader.unreadable:
+    if reader.is_unreadable:
         raise BackendError(f"{message}.", "Restart the computer after a driver update.")
     return f"{message}."
 

@@ -315,9 +315,9 @@ def _ip_bytes(address: Any) -> bytes:
 
 
 def _keeps_services(user: str) -> str:
-    """Return what can start the agent after a reboot without an administrator's help."""
-    lingers = os.path.exists(os.path.join("/var/lib/systemd/linger", user))
-    if lingers and os.path.exists(f"/run/user/{os.getuid()}/systemd/private"):
+    """Return the service that can start the agent after a reboot without an administrator."""
+    has_linger_file = os.path.exists(os.path.join("/var/lib/systemd/linger", user))
+    if has_linger_file and os.path.exists(f"/run/user/{os.getuid()}/systemd/private"):
         return "systemd"
     if shutil.which("crontab") and _runs("cron", "crond"):
         crontab = _run(["crontab", "-l"])

@@ -281,19 +281,19 @@ def check(request: dict[str, Any]) -> None:
     """
     queries = request.pop("asked")
     deadline = time.monotonic() + request["limit_s"]
-    pending = {}
+    children = {}
     for name, query in queries.items():
         work: Callable[[], Any] = functools.partial(globals()[query["ask"]], {**request, **query})
-        pending[_child(work)] = name
-    while pending:
-        ready = select.select(list(pending), [], [], max(0.0, deadline - time.monotonic()))[0]
-        if not ready:
+        children[_child(work)] = name
+    while children:
+        fds = select.select(list(children), [], [], max(0.0, deadline - time.monotonic()))[0]
+        if not fds:
             break
-        for reading in ready:
-            with os.fdopen(reading, "rb", closefd=True) as pipe:
+        for fd in fds:
+            with os.fdopen(fd, "rb", closefd=True) as pipe:
                 answer = pipe.read()
-            report(name=pending.pop(reading), facts=json.loads(answer) if answer else None)
-    for name in pending.values():
+            report(name=children.pop(fd), facts=json.loads(answer) if answer else None)
+    for name in children.values():
         report(name=name, facts=None)
     report(name="end", facts=None)
     # A process that hangs in a share would keep the interpreter, and so the connection, from

@@ -150,8 +150,8 @@ class LogDiagnosis:
     @classmethod
     def from_match(cls, match: RuleMatch, lines: tuple[EvidenceLine, ...] = ()) -> LogDiagnosis:
         weight = match.rule.weight
-        follows = weight is Weight.ECHO or match.rule.is_follow_up
-        return cls((int(follows), weight.value), _explanation_of(match, lines))
+        is_follow_up = weight is Weight.ECHO or match.rule.is_follow_up
+        return cls((int(is_follow_up), weight.value), _explanation_of(match, lines))
 
     @classmethod
     def from_matches(cls, matches: Sequence[RuleMatch]) -> LogDiagnosis:
@@ -187,10 +187,10 @@ def explain(
         diagnoses += [
             replace(_diagnose_log(Failure(), log), rank=rank) for rank, log in other_logs.items()
         ]
-    best = min(diagnoses, key=lambda diagnosis: diagnosis.certainty)
-    is_echo = best.certainty[1] == Weight.ECHO.value
-    if best.certainty < _UNKNOWN and not (failure.is_first and is_echo):
-        return replace(best.explanation, rank=best.rank)
+    best_diagnosis = min(diagnoses, key=lambda diagnosis: diagnosis.certainty)
+    is_echo = best_diagnosis.certainty[1] == Weight.ECHO.value
+    if best_diagnosis.certainty < _UNKNOWN and not (failure.is_first and is_echo):
+        return replace(best_diagnosis.explanation, rank=best_diagnosis.rank)
     line = f"Signal {getattr(signal, failure.signal, 0):d} ({failure.signal}) received by PID"
     for match in (
         _match_lines([LogPart.from_text("", line)], SearchedText.RANK) if failure.signal else ()
@@ -335,8 +335,8 @@ def _nearest_name(text: str) -> str:
     for match in _LIST_OF_NAMES.finditer(text):
         names = _NAME.findall(match["names"])
         for name in reversed(_NAME.findall(text[: match.start()])):
-            for nearest in () if name in names else difflib.get_close_matches(name, names, 1):
-                return f" Of the names it lists, “{nearest}” is the nearest to “{name}”."
+            for nearest_name in () if name in names else difflib.get_close_matches(name, names, 1):
+                return f" Of the names it lists, “{nearest_name}” is the nearest to “{name}”."
     return ""
 
 

@@ -25,7 +25,7 @@ _COUNT_LIMIT_BYTES = 256 * 1024 * 1024
 _BLOCK_BYTES = 1024 * 1024
 
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]")
-_PREFIXED = re.compile(
+_PREFIXED_LINE = re.compile(
     r"(?P<prefix>(?=\S).{1,200}?)(?:Traceback \(most recent call last\)|  File \"[^\"]*\", line \d)"
 )
 _PREFIX = re.compile(
@@ -68,10 +68,10 @@ def _without_shared_prefixes(lines: Sequence[str]) -> list[str]:
     It may differ in its digits from line to line.
     """
     prefixes = set()
-    for line, following in zip(lines, lines[1:]):
-        match = _PREFIXED.match(line)
+    for line, next_line in zip(lines, lines[1:]):
+        match = _PREFIXED_LINE.match(line)
         pattern = re.sub(r"\d+", r"\\d+", re.escape(match["prefix"])) if match else ""
-        if pattern and re.match(pattern, following):
+        if pattern and re.match(pattern, next_line):
             prefixes.add(pattern)
     any_prefix = re.compile(f"^(?:{'|'.join(prefixes)})") if prefixes else None
     return [any_prefix.sub("", line) for line in lines] if any_prefix else list(lines)
@@ -87,14 +87,14 @@ def read_parts(path: Path, offset: int = 0) -> tuple[LogPart, ...]:
         else:
             spans = [(offset, offset + HEAD_BYTES), (size - TAIL_BYTES, size)]
         parts = []
-        newlines = position = 0
+        newline_count = position = 0
         for start, end in spans:
             if size <= _COUNT_LIMIT_BYTES:
-                newlines += _newlines(file.fileno(), position, start)
+                newline_count += _newlines(file.fileno(), position, start)
             text = os.pread(file.fileno(), end - start, start)
-            number = newlines + 1 if size <= _COUNT_LIMIT_BYTES else 0
-            parts.append(LogPart.from_text(path.name, text.decode("utf-8", "replace"), number))
-            newlines += text.count(b"\n")
+            first_line = newline_count + 1 if size <= _COUNT_LIMIT_BYTES else 0
+            parts.append(LogPart.from_text(path.name, text.decode("utf-8", "replace"), first_line))
+            newline_count += text.count(b"\n")
             position = end
         return tuple(parts)
     return ()
@@ -118,7 +118,7 @@ def _newlines(descriptor: int, start: int, end: int) -> int:
     return count
 
 
-_OF_A_FAILURE = re.compile(
+_FAILURE_LINE = re.compile(
     r"^\s|^[^\w\s]{3,}|^── "
     r"|[Ee]rror|ERROR|[Ee]xception|[Ff]ail|FAIL|[Aa]bort|[Tt]erminat|[Kk]ill|[Ss]ignal|\bSIG[A-Z]"
     r"|[Ww]arn|WARN|Traceback|[Ss]tack\b|frame #|core dumped|what\(\)|During handling|direct cause"
@@ -133,8 +133,8 @@ TAIL_SLACK = 30
 
 
 def is_ordinary(line: str) -> bool:
-    """Return whether it is a line that a working program writes."""
-    return bool(line.strip()) and not _OF_A_FAILURE.search(line)
+    """Return whether a working program writes such a line."""
+    return bool(line.strip()) and not _FAILURE_LINE.search(line)
 
 
 class LogTail:

@@ -105,8 +105,8 @@ class LoggedException:
     @property
     def text_and_places(self) -> str:
         """`text_and_functions`, and "# file function" for each frame."""
-        places = [f"# {frame.file} {frame.function}" for frame in self.frames]
-        return "\n".join([self.text_and_functions, *places])
+        frame_lines = [f"# {frame.file} {frame.function}" for frame in self.frames]
+        return "\n".join([self.text_and_functions, *frame_lines])
 
     @property
     def is_from_cleanup(self) -> bool:
@@ -292,7 +292,7 @@ def _boxed_frames(lines: Sequence[str], bottom: int) -> tuple[TracebackFrame, ..
 
 
 def _is_below_bare_frame(lines: Sequence[str], index: int) -> bool:
-    """Return whether it is the code below a frame, in a traceback that lost its indentation."""
+    """Return whether a line is the code below a frame, in a traceback that lost its indentation."""
     return index > 0 and lines[index - 1].startswith('File "')
 
 

@@ -72,7 +72,7 @@ class EnergyMeter:
             self._sampled_beats_s[node] = beat_s
 
     def usage(self) -> tuple[NodeUsage, ...]:
-        """Return what each node's GPUs used since `start`."""
+        """Return the usage of each node's GPUs since `start`."""
         end_counters = self._read()
         duration_s = self._clock() - self._started_s
         return tuple(

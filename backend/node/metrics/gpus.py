@@ -85,7 +85,7 @@ class Gpus:
 
     def __init__(self) -> None:
         self.driver = ""
-        self.unreadable = False
+        self.is_unreadable = False
         """True if the last `read` failed: not the same as a node without a GPU."""
         self._nvml: Any = None
         self._driver_call = TimeoutCall(_LIMIT_S)
@@ -97,10 +97,10 @@ class Gpus:
     def read(self) -> tuple[tuple[Gpu, ...], str]:
         """Return all GPUs, or none and the reason. A driver that hangs is soon abandoned."""
         try:
-            gpus, message, self.unreadable = self._driver_call.call(self._read)
+            gpus, message, self.is_unreadable = self._driver_call.call(self._read)
         except TimeoutError as error:
             swallowed(error)
-            self.unreadable = True
+            self.is_unreadable = True
             return (), "GPUs cannot be read: the NVIDIA driver does not respond"
         return gpus, message
 
@@ -190,7 +190,7 @@ class Gpus:
         memory = _memory(ask)
         use = ask("nvmlDeviceGetUtilizationRates")
         state = ask("nvmlDeviceGetPerformanceState")
-        corrected, uncorrected = _ecc(ask, nvml.NVML_VOLATILE_ECC)
+        corrected_errors, uncorrected_errors = _ecc(ask, nvml.NVML_VOLATILE_ECC)
         return Gpu(
             index=index,
             memory_used_bytes=None if memory is None else int(memory.used),
@@ -203,8 +203,8 @@ class Gpus:
             fan_percent=ask("nvmlDeviceGetFanSpeed"),
             energy_j=_thousandth(ask("nvmlDeviceGetTotalEnergyConsumption")),
             performance_state=None if state == _UNKNOWN_STATE else state,
-            ecc_corrected=corrected,
-            ecc_uncorrected=uncorrected,
+            ecc_corrected=corrected_errors,
+            ecc_uncorrected=uncorrected_errors,
             clock_event_reasons=_reasons(ask),
             processes=self._processes(ask),
             **gpu_state.constants,
@@ -249,20 +249,20 @@ def _memory(ask: _GpuQueries) -> Any:
 
 def _slow_values(ask: _GpuQueries) -> dict[str, Any]:
     """Read the values that rarely change."""
-    corrected, uncorrected = _ecc(ask, ask.nvml.NVML_AGGREGATE_ECC)
+    corrected_errors, uncorrected_errors = _ecc(ask, ask.nvml.NVML_AGGREGATE_ECC)
     rows = ask("nvmlDeviceGetRemappedRows")
     pages = ask("nvmlDeviceGetRetiredPagesPendingStatus")
-    pending = [bool(flag) for flag in (pages, rows and rows[2]) if flag is not None]
+    pending_flags = [bool(flag) for flag in (pages, rows and rows[2]) if flag is not None]
     mig = ask("nvmlDeviceGetMigMode")
     is_mig = None if mig is None else bool(mig[0])
     return {
         "pcie_generation": ask("nvmlDeviceGetCurrPcieLinkGeneration"),
         "pcie_width": ask("nvmlDeviceGetCurrPcieLinkWidth"),
         "power_limit_w": _thousandth(ask("nvmlDeviceGetEnforcedPowerLimit")),
-        "ecc_corrected_ever": corrected,
-        "ecc_uncorrected_ever": uncorrected,
+        "ecc_corrected_ever": corrected_errors,
+        "ecc_uncorrected_ever": uncorrected_errors,
         "rows_remapped": None if rows is None else rows[0] + rows[1],
-        "repair_pending": any(pending) if pending else None,
+        "repair_pending": any(pending_flags) if pending_flags else None,
         "repair_failed": None if rows is None else bool(rows[3]),
         "compute_mode": _MODES.get(ask("nvmlDeviceGetComputeMode"), ""),
         "mig_enabled": is_mig,

@@ -81,7 +81,7 @@ class Probe:
             driver=self._gpus.driver,
             gpus=gpus,
             gpu_message=message,
-            gpus_unreadable=self._gpus.unreadable,
+            gpus_unreadable=self._gpus.is_unreadable,
             interval_s=self._interval_s,
             at_keyboard=self._keyboard.user(),
             processes=self._processes.read(
@@ -102,8 +102,8 @@ class Probe:
         if not last_counts or counts["cpu"][0] <= last_counts["cpu"][0]:
             return {}
         return {
-            name: _busy_percent(last_counts[name], now)
-            for name, now in counts.items()
+            name: _busy_percent(last_counts[name], current_ticks)
+            for name, current_ticks in counts.items()
             if name in last_counts
         }
 
@@ -162,9 +162,9 @@ def cpu_counts() -> dict[str, tuple[int, int]]:
 
 
 def _busy_percent(last_ticks: tuple[int, int], current_ticks: tuple[int, int]) -> float:
-    ticks, idle = current_ticks[0] - last_ticks[0], current_ticks[1] - last_ticks[1]
+    ticks, idle_ticks = current_ticks[0] - last_ticks[0], current_ticks[1] - last_ticks[1]
     # The kernel's idle counts sometimes decrease.
-    return round(100.0 * min(max(1 - idle / ticks, 0.0), 1.0), 1) if ticks > 0 else 0.0
+    return round(100.0 * min(max(1 - idle_ticks / ticks, 0.0), 1.0), 1) if ticks > 0 else 0.0
 
 
 def _memory() -> dict[str, int]:
@@ -201,9 +201,9 @@ class OtherPrograms:
 
 def _processor_seconds() -> tuple[float, float, float]:
     """Return all seconds of all processors since boot, those in use, and this program's."""
-    total, idle = (ticks / os.sysconf("SC_CLK_TCK") for ticks in cpu_counts()["cpu"])
+    total, idle_s = (ticks / os.sysconf("SC_CLK_TCK") for ticks in cpu_counts()["cpu"])
     usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return total, total - idle, sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    return total, total - idle_s, sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 if __name__ == "__main__":

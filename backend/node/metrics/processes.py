@@ -32,7 +32,7 @@ class ProcessReader:
         self._last_result: tuple[HostProcess, ...] = ()
 
     def read(self, gpu_pids: frozenset[int]) -> tuple[HostProcess, ...]:
-        """Return those with the highest use, and those on a GPU.
+        """Return the processes with the highest use, and those on a GPU.
 
         The first call shows no use of processors; after the second, most calls return the last
         result. Arguments are left out: other users may have a password among them.
@@ -46,7 +46,7 @@ class ProcessReader:
         now_s = time.monotonic()
         passed_ticks, self._read_s = (now_s - self._read_s) * _TICKS_PER_S, now_s
         previous_ticks, self._ticks = self._ticks, {}
-        uses: dict[_Key, tuple[float, int]] = {}
+        usage_by_key: dict[_Key, tuple[float, int]] = {}
         for pid in process_identity.pids():
             fields = None
             with suppress(OSError):
@@ -56,17 +56,18 @@ class ProcessReader:
             key, ticks = (pid, int(fields[19])), int(fields[11]) + int(fields[12])
             self._ticks[key] = ticks
             cpu_percent = 100 * (ticks - previous_ticks.get(key, ticks)) / passed_ticks
-            uses[key] = max(cpu_percent, 0.0), int(fields[21]) * _PAGE_BYTES
+            usage_by_key[key] = max(cpu_percent, 0.0), int(fields[21]) * _PAGE_BYTES
         busy_keys = [
             key
-            for key, (cpu_percent, memory_bytes) in uses.items()
+            for key, (cpu_percent, memory_bytes) in usage_by_key.items()
             if cpu_percent >= _LEAST_CPU_PERCENT or memory_bytes >= _LEAST_MEMORY_BYTES
         ]
-        listed_keys = set(heapq.nlargest(_PROCESS_LIMIT, busy_keys, key=uses.__getitem__))
-        listed_keys |= {key for key in uses if key[0] in gpu_pids}
+        listed_keys = set(heapq.nlargest(_PROCESS_LIMIT, busy_keys, key=usage_by_key.__getitem__))
+        listed_keys |= {key for key in usage_by_key if key[0] in gpu_pids}
         self._owners = {key: self._owners.get(key) or owner_of(key[0]) for key in listed_keys}
         return tuple(
-            self._process(key, *uses[key]) for key in sorted(listed_keys, key=uses.__getitem__)
+            self._process(key, *usage_by_key[key])
+            for key in sorted(listed_keys, key=usage_by_key.__getitem__)
         )[::-1]
 
     def _process(self, key: _Key, cpu_percent: float, memory_bytes: int) -> HostProcess:

@@ -41,7 +41,7 @@ Send = Callable[[NotificationTarget, RunEndMessage], None]
 @dataclass
 class _Claim:
     path: Path
-    tries: int = 0
+    try_count: int = 0
     not_before: float = 0.0
     is_over: bool = False
 
@@ -51,7 +51,7 @@ class NotificationDelivery:
 
     Attributes:
         failure: Why the last try failed, one sentence, or "".
-        failed: The kind of target of that try, or "".
+        failed_target: The kind of target of that try, or "".
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class NotificationDelivery:
         self._monotonic = monotonic
         self._own_claims: dict[str, _Claim] = {}
         self._last_contents: dict[str, tuple[str, float]] = {}
-        self.failure = self.failed = ""
+        self.failure = self.failed_target = ""
 
     def poll(self) -> float | None:
         """Send what is due; return the seconds until the next call, None when all is done.
@@ -92,19 +92,19 @@ class NotificationDelivery:
         now_s = self._monotonic()
         if now_s < claim.not_before:
             return claim.not_before - now_s
-        claim.tries += 1
+        claim.try_count += 1
         try:
             self._send(target, self._message)
         except NotSent as error:
-            self.failure, self.failed = str(error), target.kind
-            if error.is_final or claim.tries >= MOST_TRIES:
+            self.failure, self.failed_target = str(error), target.kind
+            if error.is_final or claim.try_count >= MOST_TRIES:
                 self._end(claim, GIVEN_UP, self.failure)
                 return None
-            delay_s = DELAYS_S[min(claim.tries, len(DELAYS_S)) - 1]
+            delay_s = DELAYS_S[min(claim.try_count, len(DELAYS_S)) - 1]
             claim.not_before = now_s + delay_s
             self._write(claim, TRYING, self.failure)
             return delay_s
-        self.failure = self.failed = ""
+        self.failure = self.failed_target = ""
         self._end(claim, SENT)
         return None
 
@@ -115,7 +115,7 @@ class NotificationDelivery:
 
     def _write(self, claim: _Claim, state: str, reason: str = "") -> None:
         with suppress(OSError):
-            self._files.replace_json(claim.path, _record(state, claim.tries, reason))
+            self._files.replace_json(claim.path, _record(state, claim.try_count, reason))
 
     def _take_claim(self, target: NotificationTarget) -> _Claim | None:
         """Return the claim if it belongs to this process from now on."""
@@ -168,14 +168,14 @@ class NotificationDelivery:
         return self._attempt.delivery_file(target.key, number)
 
 
-def _record(state: str, tries: int, reason: str = "") -> dict[str, Any]:
+def _record(state: str, try_count: int, reason: str = "") -> dict[str, Any]:
     identity = _own_identity()
     sender = (
         identity.to_dict()
         if identity is not None
         else {"host": socket.gethostname(), "pid": os.getpid()}
     )
-    return {"by": sender, "state": state, "tries": tries, "why": reason}
+    return {"by": sender, "state": state, "tries": try_count, "why": reason}
 
 
 def _own_identity() -> ProcessIdentity | None:

@@ -46,11 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{error.message} {error.remedy}\n")
         return 1
     if lock.become_service(options.detach, Path(os.devnull)):
-        Keeper(root, options.interval).work(lock)
+        QueueKeeper(root, options.interval).work(lock)
     return 0
 
 
-class Keeper:
+class QueueKeeper:
     """Repeats rounds until no work is left on this computer."""
 
     def __init__(self, root: DataRoot, interval_s: float) -> None:

@@ -28,7 +28,7 @@ from backend.records.jobs.job_file import with_changes
 from backend.records.jobs.launch import Launch, rank_plans
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.status import Continuation, last_status
-from backend.records.queue.entry import STEP, QueueEntry
+from backend.records.queue.entry import POSITION_STEP, QueueEntry
 from backend.records.queue.scheduling import reservations_of
 
 
@@ -85,7 +85,7 @@ def queue_next(
         placement=new_launch.config.placement,
         machine=machine(),
         host=socket.gethostname(),
-        position=min((p.position for p in queued_entries), default=0.0) - STEP,
+        position=min((p.position for p in queued_entries), default=0.0) - POSITION_STEP,
         not_before=launch.reserved_from,
         length_s=launch.reserved_s,
         gives_way=new_launch.config.gives_way,

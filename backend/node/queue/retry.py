@@ -77,8 +77,8 @@ def next_retry(
         lost_nodes: Nodes of the run that no longer answer.
         capacities: All nodes that are known, also those of the run.
     """
-    previous = launch.continuation or Continuation("")
-    is_repeated = bool(previous.reason) and (previous.step, previous.cause) == (
+    last_retry = launch.continuation or Continuation("")
+    is_repeated = bool(last_retry.reason) and (last_retry.step, last_retry.cause) == (
         saved_step,
         error.cause,
     )
@@ -90,11 +90,13 @@ def next_retry(
     failed_nodes = {
         p.node for p in config.placement if p.node in lost_nodes or p.node == error.node
     }
-    options = [*_placement_options(config, previous.retries, failed_nodes, lost_nodes, capacities)]
+    options = [
+        *_placement_options(config, last_retry.retries, failed_nodes, lost_nodes, capacities)
+    ]
     if config.on_failure.shrink and not failed_nodes and not is_repeated:
         options.append((config.placement, False, "Tries again on the same nodes."))
     for placement, uses_retry, message in options:
-        template = _with_user_batches(previous, config, placement)
+        template = _with_user_batches(last_retry, config, placement)
         changes = _scaled_settings(config, placement, template)
         changed_config = with_changes(
             config, {**changes, "placement": [p.to_dict() for p in placement]}
@@ -106,9 +108,11 @@ def next_retry(
         continuation = Continuation(
             reason=" ".join(filter(None, (_end_sentence(error.message), message, batch_message))),
             started_at=timestamps.utc_now(),
-            retries=previous.retries + uses_retry,
-            avoids=tuple(sorted({*previous.avoids, *failed_nodes}.difference(nodes))),
-            chosen_nodes=previous.chosen_nodes or tuple(p.node for p in config.placement),
+            retries=last_retry.retries + uses_retry,
+            avoided_nodes=tuple(
+                sorted({*last_retry.avoided_nodes, *failed_nodes}.difference(nodes))
+            ),
+            chosen_nodes=last_retry.chosen_nodes or tuple(p.node for p in config.placement),
             placement=tuple(placement),
             batch_size=changed_config.batch_size,
             step=saved_step,
@@ -159,7 +163,7 @@ def next_growth(
         template,
         reason=f"{usable_again_message(added_nodes)} {batch_message}".rstrip(),
         started_at=timestamps.utc_now(),
-        avoids=tuple(p for p in template.avoids if p not in added_nodes),
+        avoided_nodes=tuple(p for p in template.avoided_nodes if p not in added_nodes),
         placement=tuple(placement),
         batch_size=changed_config.batch_size,
         cause=GROWN,
@@ -278,16 +282,16 @@ def _place_on_nodes(
 
 
 def _with_user_batches(
-    previous: Continuation, config: JobConfig, placement: Sequence[Placement]
+    last_retry: Continuation, config: JobConfig, placement: Sequence[Placement]
 ) -> Continuation:
-    """Return ``previous`` with the user's batches, if the global batch is to stay from now on."""
+    """Return ``last_retry`` with the user's batches, if the global batch is to stay from now on."""
     keeps_batch = (
-        not config.script and config.on_failure.scaling == "batch" and not previous.chosen_batch
+        not config.script and config.on_failure.scaling == "batch" and not last_retry.chosen_batch
     )
     if not keeps_batch or replace(config, placement=tuple(placement)).batches == config.batches:
-        return previous
+        return last_retry
     return replace(
-        previous, chosen_batch=config.batch_size, chosen_global_batch=config.global_batch_size
+        last_retry, chosen_batch=config.batch_size, chosen_global_batch=config.global_batch_size
     )
 
 
@@ -307,9 +311,9 @@ def _scaled_settings(
     if not template.chosen_batch:
         return changes
     workers = max(1, replace(placed_config, accumulate=1).batches)
-    passes = -(-template.chosen_global_batch // (workers * template.chosen_batch))
-    batch_size = max(1, round(template.chosen_global_batch / (workers * passes)))
-    return {**changes, "batch_size": batch_size, "accumulate": passes}
+    pass_count = -(-template.chosen_global_batch // (workers * template.chosen_batch))
+    batch_size = max(1, round(template.chosen_global_batch / (workers * pass_count)))
+    return {**changes, "batch_size": batch_size, "accumulate": pass_count}
 
 
 def _batch_message(
@@ -374,9 +378,9 @@ def carry_out(folder: JobFolder, launch: Launch | None, retry_plan: RetryPlan | 
     """Queue the next run. A failure is logged: the end of the run before is on record."""
     if launch is None or retry_plan is None or folder.newest_run() != launch.run:
         return
-    previous, continuation = launch.continuation, retry_plan.continuation
+    last_retry, continuation = launch.continuation, retry_plan.continuation
     try:
-        if continuation.is_short and not (previous is not None and previous.is_short):
+        if continuation.is_short and not (last_retry is not None and last_retry.is_short):
             replace_json(folder.whole_launch, launch.to_dict())
         queue_next(
             folder,
@@ -405,10 +409,8 @@ def _read_capacities(root: DataRoot, launch: Launch) -> dict[str, NodeCapacity]:
         living_nodes.update(node for node in nodes if heartbeats.read(node)[1])
         time.sleep(0.2)
     live_runs = LiveRuns(root).read()
-    busy_nodes = {
-        use.node for running in live_runs.running for use in running.uses if use.processes
-    }
-    used_gpus = {gpu for running in live_runs.running for use in running.uses for gpu in use.gpus}
+    busy_nodes = {use.node for job in live_runs.running_jobs for use in job.uses if use.processes}
+    used_gpus = {gpu for job in live_runs.running_jobs for use in job.uses for gpu in use.gpus}
     capacities: dict[str, NodeCapacity] = {}
     for node in nodes:
         with suppress(OSError, ValueError):
@@ -451,5 +453,5 @@ def fits_launch(entry: NodeEntry, launch: Launch) -> bool:
 
 def _process_batch(config: JobConfig) -> str:
     """Return the samples of a process in a step: "8", or "2 × 4" for two passes."""
-    passes = f"{config.accumulate} × " if config.accumulate > 1 else ""
-    return f"{passes}{config.batch_size}"
+    pass_prefix = f"{config.accumulate} × " if config.accumulate > 1 else ""
+    return f"{pass_prefix}{config.batch_size}"

@@ -40,7 +40,7 @@ class _Launch(Record, label="launch record"):
 class RunningJobs:
     """``is_complete`` is false while a run was claimed whose resources are not known yet."""
 
-    running: tuple[RunningJob, ...]
+    running_jobs: tuple[RunningJob, ...]
     tags: frozenset[str]
     is_complete: bool
 
@@ -62,7 +62,7 @@ class LiveRuns:
         Raises:
             OSError: The data root cannot be read.
         """
-        running: list[RunningJob] = []
+        running_jobs: list[RunningJob] = []
         tags: set[str] = set()
         is_complete = True
         job_ids = [entry for entry in os.listdir(self._root.jobs) if not entry.startswith(".")]
@@ -82,8 +82,8 @@ class LiveRuns:
             if launch is None:
                 is_complete = False
             else:
-                running.append(_running(folder, launch))
-        return RunningJobs(tuple(running), frozenset(tags), is_complete)
+                running_jobs.append(_running(folder, launch))
+        return RunningJobs(tuple(running_jobs), frozenset(tags), is_complete)
 
     def _live_run(self, folder: JobFolder, is_uncached: bool) -> int:
         """Return the number of the current run, or 0."""
@@ -128,13 +128,13 @@ def _running(folder: JobFolder, launch: _Launch) -> RunningJob:
             gpus.setdefault(key, []).append(plan.gpu)
         else:
             processes[key] = processes.get(key, 0) + 1
-    uses = [NodeUse(key, tuple(uuids)) for key, uuids in gpus.items()]
-    uses += [NodeUse(key, processes=count) for key, count in processes.items()]
+    node_uses = [NodeUse(key, tuple(uuids)) for key, uuids in gpus.items()]
+    node_uses += [NodeUse(key, processes=count) for key, count in processes.items()]
     status = last_status(folder)
     name = str(launch.config.get("name", folder.job_id))
     eta_s = status.eta_s if status else None
     sweep = sweep_of(map(str, launch.config.get("tags", ())))
-    return RunningJob(folder.job_id, name, tuple(uses), eta_s, sweep)
+    return RunningJob(folder.job_id, name, tuple(node_uses), eta_s, sweep)
 
 
 def _desk_of(folder: JobFolder, launch: _Launch) -> str:

@@ -256,8 +256,8 @@ class Scheduler:
             self._abandoned_since_s.pop(folder.job_id, None)
             return False
         first_seen_s = self._abandoned_since_s.setdefault(folder.job_id, self._monotonic())
-        rebooted = claimer.boot_id != process_identity.boot_id()
-        if not rebooted and self._monotonic() < first_seen_s + _TAKEOVER_S:
+        has_rebooted = claimer.boot_id != process_identity.boot_id()
+        if not has_rebooted and self._monotonic() < first_seen_s + _TAKEOVER_S:
             return False
         self._abandoned_since_s.pop(folder.job_id)
         with suppress(BackendError, OSError):
@@ -297,7 +297,7 @@ class Scheduler:
         return ClusterState(
             now=datetime.now(timezone.utc),
             nodes=self._quiet_times.update(nodes, self._monotonic(), entries),
-            running=running_jobs.running,
+            running_jobs=running_jobs.running_jobs,
             is_paused=paused_by is not None,
             pause_suffix=paused_by or "",
         )

@@ -69,11 +69,11 @@ class SearchTurn:
     def __init__(self, folder: SearchFolder) -> None:
         self._folder = folder
         self._root = DataRoot(folder.path.parent.parent)
-        self._stored = StoredSearch.from_dict(read_json(folder.definition))
-        self._search = self._stored.search
+        self._record = StoredSearch.from_dict(read_json(folder.definition))
+        self._search = self._record.search
 
     def run(self, waiting_ids: Sequence[str]) -> None:
-        study = _open_study(self._folder, self._stored)
+        study = _open_study(self._folder, self._record)
         for trial in _open_trials(study):
             if _JOB in trial.user_attrs:
                 self._follow(study, trial)
@@ -96,7 +96,7 @@ class SearchTurn:
         trials = study.get_trials(deepcopy=False)
         metrics = [t.user_attrs[_GOALLESS] for t in trials if _GOALLESS in t.user_attrs]
         if metrics and not any(trial.intermediate_values for trial in trials):
-            cancel = f"{COMMAND} job sweep --cancel {sweep_name(self._stored.tag)}"
+            cancel = f"{COMMAND} job sweep --cancel {sweep_name(self._record.tag)}"
             raise BackendError(
                 searches.unknown_goal(self._search.metric, metrics[0].split(", ")),
                 f"Cancel the search ({cancel}), and begin one whose goal is one of these.",
@@ -134,8 +134,8 @@ class SearchTurn:
         if reason and not has_ended:
             request_stop(folder, run, reason=reason)
         if has_ended and run_exit is not None:
-            best = min if self._search.mode == "min" else max
-            value = best(values.values()) if values else None
+            best_of = min if self._search.mode == "min" else max
+            value = best_of(values.values()) if values else None
             state, reason = self._end(run_exit, value, reason, names)
             if state == searches.FAILED and names and not self._has_goal(names):
                 trial.set_user_attr(_GOALLESS, ", ".join(sorted(names)))
@@ -161,10 +161,10 @@ class SearchTurn:
         if reason and run_exit.state is not JobState.FINISHED:
             return searches.PRUNED, reason
         if run_exit.state is JobState.ERROR or value is None:
-            missing = f"{sanitize(self._search.metric)} has no finite value"
+            goal_error = f"{sanitize(self._search.metric)} has no finite value"
             if not self._has_goal(names):
-                missing = searches.unknown_goal(self._search.metric, names or ["none"])
-            return searches.FAILED, run_exit.message if run_exit.error is not None else missing
+                goal_error = searches.unknown_goal(self._search.metric, names or ["none"])
+            return searches.FAILED, run_exit.message if run_exit.error is not None else goal_error
         if run_exit.state is JobState.INTERRUPTED:
             return searches.PRUNED, run_exit.message
         return searches.COMPLETE, ""
@@ -184,8 +184,8 @@ class SearchTurn:
         if folder.path.is_dir():
             proposal = stored_record(Proposal, folder.proposal)
             if proposal is not None and not proposal.state:
-                ended = replace(proposal, state=state, value=value, reason=reason)
-                replace_json(folder.proposal, ended.to_dict())
+                ended_proposal = replace(proposal, state=state, value=value, reason=reason)
+                replace_json(folder.proposal, ended_proposal.to_dict())
         study.sampler = self._sampler(trial.number)
         if reason:
             trial.set_user_attr(_REASON, reason)
@@ -203,9 +203,9 @@ class SearchTurn:
         import numpy as np
         from optuna import samplers
 
-        kind, seed = self._search.sampler, self._stored.seed
+        kind, seed = self._search.sampler, self._record.seed
         if kind == searches.GRID:
-            grid = {axis.path: [*_choices(axis)] for axis in self._stored.axes}
+            grid = {axis.path: [*_choices(axis)] for axis in self._record.axes}
             return samplers.GridSampler(grid, seed=seed)
         # TPE draws its first trials independently: one seed would draw the same values each time.
         trial_seed = int(
@@ -221,33 +221,33 @@ class SearchTurn:
         """Ask for the values of a job, and put them into its launch."""
         trials = study.get_trials(deepcopy=False)
         # A trial without a job, or with this one, is that of a turn that was killed.
-        unfinished = [t for t in trials if not t.state.is_finished()]
-        adopted = [t for t in unfinished if t.user_attrs.get(_JOB, "") in ("", folder.job_id)]
+        open_trials = [t for t in trials if not t.state.is_finished()]
+        own_trials = [t for t in open_trials if t.user_attrs.get(_JOB, "") in ("", folder.job_id)]
         # It samples what depends on other trials when the trial is made.
-        study.sampler = self._sampler(adopted[0].number if adopted else len(trials))
-        trial = _trial(study, adopted[0]) if adopted else study.ask()
+        study.sampler = self._sampler(own_trials[0].number if own_trials else len(trials))
+        trial = _trial(study, own_trials[0]) if own_trials else study.ask()
         trial.set_user_attr(_JOB, folder.job_id)
         values = self._values(study, trial)
         self._write_progress(study)
         launch = Launch.from_dict(read_json(folder.queued_launch))
-        parsed = with_changes(launch.config, values)
+        parsed_job = with_changes(launch.config, values)
         proposal = Proposal(folder.job_id, trial.number + 1, values)
-        if parsed.config is None:
+        if parsed_job.config is None:
             replace_json(folder.proposal, proposal.to_dict())
-            reason = " ".join(error.message for error in parsed.errors)
+            reason = " ".join(error.message for error in parsed_job.errors)
             self._close(study, trial, folder, None, searches.FAILED, reason)
             self._add_entry(folder, f"{proposal.message} cannot be used: {reason}")
             queue_entries.remove_entry(self._root, folder)
             return
         previous_launch = replace(launch, run=launch.run - 1)
-        new_launch = next_launch(previous_launch, parsed.config, launch.resume_from, {})
+        new_launch = next_launch(previous_launch, parsed_job.config, launch.resume_from, {})
         replace_json(folder.queued_launch, new_launch.to_dict())
         self._add_entry(folder, f"Proposed as trial {proposal.number}: {proposal.message}")
         replace_json(folder.proposal, proposal.to_dict())
 
     def _values(self, study: Study, trial: Trial) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        for number, axis in enumerate(applicable_axes(self._stored.axes, values)):
+        for number, axis in enumerate(applicable_axes(self._record.axes, values)):
             # A turn that continues after a killed one draws as that would have.
             study.sampler = self._sampler(trial.number, number)
             if not axis.is_drawn_only:
@@ -285,7 +285,7 @@ class SearchTurn:
         """
         import optuna
 
-        study = _open_study(self._folder, self._stored)
+        study = _open_study(self._folder, self._record)
         with suppress(ValueError, RuntimeError):
             shares = optuna.importance.get_param_importances(study)
             # Without differences between the trials, no setting has a share.
@@ -312,7 +312,7 @@ def _trial(study: Study, trial: FrozenTrial) -> Trial:
     return Trial(study, trial._trial_id)
 
 
-def _open_study(folder: SearchFolder, stored: StoredSearch) -> Study:
+def _open_study(folder: SearchFolder, record: StoredSearch) -> Study:
     """Open the journal.
 
     Raises:
@@ -335,7 +335,7 @@ def _open_study(folder: SearchFolder, stored: StoredSearch) -> Study:
         searches.HALVING: pruners.SuccessiveHalvingPruner,
         searches.HYPERBAND: pruners.HyperbandPruner,
     }
-    pruner = kinds.get(stored.search.pruner, pruners.NopPruner)()
+    pruner = kinds.get(record.search.pruner, pruners.NopPruner)()
     try:
         _cut_torn_line(folder.journal)
         # A turn that was killed leaves its lock, and this turn is the only one.
@@ -343,7 +343,7 @@ def _open_study(folder: SearchFolder, stored: StoredSearch) -> Study:
         return optuna.create_study(
             storage=JournalStorage(JournalFileBackend(str(folder.journal), lock_obj=lock)),
             study_name=_STUDY,
-            direction=directions.MAXIMIZE if stored.search.mode == "max" else directions.MINIMIZE,
+            direction=directions.MAXIMIZE if record.search.mode == "max" else directions.MINIMIZE,
             load_if_exists=True,
             pruner=pruner,
         )

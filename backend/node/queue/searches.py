@@ -53,8 +53,8 @@ class Searches:
         self.has_open = False
         """True if a trial has begun whose end the sampler does not know, as of the last poll."""
 
-    def poll(self, waiting: Sequence[QueueEntry]) -> None:
-        """Start the turns that are due; ``waiting`` are trials that only lack their values.
+    def poll(self, waiting_entries: Sequence[QueueEntry]) -> None:
+        """Start the turns that are due; ``waiting_entries`` are trials that only lack their values.
 
         Raises:
             OSError: The data root cannot be read.
@@ -66,7 +66,7 @@ class Searches:
             return
         for name in names:
             folder = self._root.search(name)
-            job_ids = [entry.job_id for entry in waiting if sweep_name(entry.sweep) == name]
+            job_ids = [entry.job_id for entry in waiting_entries if sweep_name(entry.sweep) == name]
             with suppress(ValueError, FileNotFoundError):
                 self._poll_search(folder, job_ids)
 
@@ -124,7 +124,7 @@ def _open_ids(folder: SearchFolder) -> tuple[str, ...]:
 
 
 def _state_of(folder: JobFolder) -> _Signature:
-    """Return what changes when a trial may have another value of an epoch, or has ended."""
+    """Return a value that changes when a trial may have another value of an epoch, or has ended."""
     _, epoch, step = last_written(folder.history)
     run = folder.newest_run()
     has_ended = folder.attempt(run).exit.exists()

@@ -160,7 +160,7 @@ def is_trusted(root: DataRoot, path: Path) -> bool:
 
 
 def _find_change(content: Path, digest: str, *, is_code: bool) -> str:
-    """Return what differs from the pinned version, or "". Data is not hashed: it takes long."""
+    """Return the difference to the pinned version, or "". Data is not hashed: it takes long."""
     manifest = content.parent / "files.sha256"
     try:
         listing = manifest.read_bytes()

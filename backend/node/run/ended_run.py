@@ -77,7 +77,7 @@ class EndedRun:
     def is_hung(self) -> bool:
         """True if the run, or a rank, made no progress until it was ended."""
         return bool(self.give_up_reason) or any(
-            record.outcome == "stalled" and not record.secondary for record in self.exits
+            record.outcome == "stalled" and not record.is_secondary for record in self.exits
         )
 
     @property

@@ -138,7 +138,10 @@ def _rank_exits(
         with suppress(OSError):
             status_ns, head = folder.status.stat().st_mtime_ns, launch.ranks[0].node
             records = [
-                (written_ns, replace(record, secondary=record.secondary or written_ns > status_ns))
+                (
+                    written_ns,
+                    replace(record, is_secondary=record.is_secondary or written_ns > status_ns),
+                )
                 if record.node != head
                 else (written_ns, record)
                 for written_ns, record in records

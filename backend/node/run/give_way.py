@@ -99,16 +99,16 @@ class GiveWayWatch:
         if self._monotonic() < self._next_queue_s:
             return ""
         self._next_queue_s = self._monotonic() + _QUEUE_EVERY_S
-        uses = [
+        node_uses = [
             NodeUse(node_key(node, machine()), tuple(gpus), 0 if gpus else 1)
             for node, gpus in self._gpus.items()
             if self._gives_way_on(node)
         ]
         now, entries = self._now().astimezone(), tuple[QueueEntry, ...]()
         with suppress(OSError):
-            entries = queue_entries.entries(self._root) if uses else ()
+            entries = queue_entries.entries(self._root) if node_uses else ()
         for reservation in reservations_of(entries, now):
-            use = reservation.competing_use(uses)
+            use = reservation.competing_use(node_uses)
             if use is not None and reservation.start <= now:
                 return f"Paused: {reservation.message(node_label(use.node), now)}"
         return ""

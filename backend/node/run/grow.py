@@ -142,7 +142,7 @@ class GrowthWatch:
         return host_of(node) if is_usable else ""
 
     def _progress(self) -> object:
-        """Return what changes where the run may stop; None where it must not.
+        """Return the changes with which the run may stop; None where it must not.
 
         That is its epoch, of which the last is not worth a stop, and a script's newest checkpoint.
         """

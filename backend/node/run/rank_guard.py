@@ -186,11 +186,11 @@ class Guard:
         grace_s = _HURRIED_TERM_S if ended_by is EndCause.LAUNCHER else _TERM_S
         process_cleanup.end(lambda: process_cleanup.descendants(os.getpid()), grace_s, self._reap)
         self._free_shared_memory()
-        continues = self._launch.can_lose_nodes and self._has_begun
-        if is_given_up or (is_cut_off and not continues):
+        may_continue = self._launch.can_lose_nodes and self._has_begun
+        if is_given_up or (is_cut_off and not may_continue):
             # Left alone it would wait for 15 minutes, and on the head the whole run with it.
             self._end_launcher()
-        error, secondary = self._error_of_rank()
+        error, is_secondary = self._error_of_rank()
         dump = _read_memory(self._dump_fd)
         if dump:
             self._log(dump)
@@ -199,7 +199,7 @@ class Guard:
             ended_by=ended_by,
             wait_status=self._status,
             error=error,
-            error_is_secondary=secondary,
+            error_is_secondary=is_secondary,
             dump=dump,
             log_tail=self._log_tail(),
             stall_s=stall_s,
@@ -233,7 +233,7 @@ class Guard:
         Without keepalive it never ends. If it ended before, and a packet about that reached mpirun,
         mpirun would end the whole run: PRRTE 3.0 has no option against that (`errmgr_dvm.c`).
         """
-        if not self._launch.can_lose_nodes or self._is_head or not record.secondary:
+        if not self._launch.can_lose_nodes or self._is_head or not record.is_secondary:
             return
         # Where mpirun can be reached, it ends its daemons and these their guards.
         while signal.sigtimedwait((signal.SIGTERM,), _DAEMON_S) is None:

@@ -75,16 +75,16 @@ def rank_exit(
         rank = plan.rank if observation.error.rank is None else observation.error.rank
         error = replace(observation.error, rank=rank, node=observation.error.node or plan.node)
         return replace(
-            record, outcome="error", error=error, secondary=observation.error_is_secondary
+            record, outcome="error", error=error, is_secondary=observation.error_is_secondary
         )
     position = innermost_user_line(observation.dump, user_folders)
     location = f", at {position}" if position else ""
     trace = observation.dump or observation.log_tail
     label = wording.rank_label(plan)
 
-    def failed(outcome: str, message: str, traceback: str, secondary: bool = False) -> RankExit:
+    def failed(outcome: str, message: str, traceback: str, is_secondary: bool = False) -> RankExit:
         error = RankError(message, plan.rank, plan.node, traceback)
-        return replace(record, outcome=outcome, error=error, secondary=secondary)
+        return replace(record, outcome=outcome, error=error, is_secondary=is_secondary)
 
     if observation.ended_by is EndCause.STALL:
         was_waiting = observation.phase is Phase.WAITING_FOR_OTHERS
@@ -94,14 +94,14 @@ def rank_exit(
             f"{label} made no progress for {wording.seconds(observation.stall_s)}{stop_suffix} "
             f"{observation.phase.text}{location}.",
             trace,
-            secondary=was_waiting,
+            is_secondary=was_waiting,
         )
     if observation.ended_by is EndCause.LAUNCHER:
         return failed(
             "signal",
             f"{label} was ended together with the others {observation.phase.text}.",
             trace,
-            secondary=True,
+            is_secondary=True,
         )
     if number:
         return failed("signal", _kill_message(label, number, observation, location), trace)
@@ -113,7 +113,7 @@ def rank_exit(
         "exit",
         _exit_message(label, code, observation),
         observation.log_tail,
-        secondary=was_waiting,
+        is_secondary=was_waiting,
     )
 
 

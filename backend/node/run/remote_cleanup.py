@@ -101,7 +101,7 @@ def _sweep_command(launch: Launch, host: str, tag: str) -> list[str]:
 
 
 def unreachable_nodes(launch: Launch, nodes: Sequence[str]) -> tuple[str, ...]:
-    """Return those of these nodes of a run that do not answer over SSH now."""
+    """Return the nodes of a run that do not answer over SSH now."""
     hosts = {plan.node: plan.host for plan in launch.ranks}
     null = subprocess.DEVNULL
     deadline = time.monotonic() + _CONNECT_S + 2

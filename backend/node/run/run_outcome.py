@@ -180,7 +180,7 @@ def _ended_by_stop(ended_run: EndedRun) -> bool:
         record for record in ended_run.exits if record.outcome in ("finished", "interrupted")
     ]
     killed_exits = [
-        record for record in ended_run.exits if record.outcome == "signal" and record.secondary
+        record for record in ended_run.exits if record.outcome == "signal" and record.is_secondary
     ]
     return bool(stopped_exits) and len(stopped_exits) + len(killed_exits) == len(ended_run.ranks)
 
@@ -213,7 +213,7 @@ def _lost_rank_errors(ended_run: EndedRun) -> list[RankError]:
     errors = []
     for plan in ended_run.ranks:
         record = records.get(plan.rank)
-        if record is None or (record.error is not None and record.secondary):
+        if record is None or (record.error is not None and record.is_secondary):
             text = f"{wording.rank_label(plan)} was lost: its connection to the others broke."
             errors.append(RankError(text, plan.rank, plan.node))
         elif record.error is not None:
@@ -241,7 +241,7 @@ def _explain_failure(failure: _ReportedFailure, ended_run: EndedRun) -> RankErro
             error.rank,
             error.traceback if has_exception else "",
             has_record=has_exception,
-            is_first=record is not None and not record.secondary,
+            is_first=record is not None and not record.is_secondary,
             signal=record.signal if record is not None else "",
         ),
         {
@@ -353,7 +353,7 @@ def _mark_secondary(ended_run: EndedRun) -> EndedRun:
     """
     codes = _abort_codes(ended_run)
     exits = (
-        replace(record, secondary=True)
+        replace(record, is_secondary=True)
         if record.outcome == "exit" and record.code in codes
         else record
         for record in ended_run.exits
@@ -386,22 +386,22 @@ def _first_failure(ended_run: EndedRun) -> _ReportedFailure:
     ]
     for error, record in failures:
         # Rank 0 reports the loss of a worker's batch, and that worker ends as an echo.
-        is_cause = not record.secondary or error.rank in ended_run.expendable_ranks
+        is_cause = not record.is_secondary or error.rank in ended_run.expendable_ranks
         if is_cause and record.rank not in ended_run.expendable_ranks:
             return _ReportedFailure(error, record)
     external_failure = _external_failure(ended_run)
     if external_failure is not None:
         return external_failure
-    missing = {plan.rank for plan in ended_run.ranks} - {
+    missing_ranks = {plan.rank for plan in ended_run.ranks} - {
         exit_record.rank for exit_record in ended_run.exits
     }
-    if not failures or (ended_run.expendable_ranks and missing - ended_run.expendable_ranks):
-        is_lost = 0 < len(missing) < len(ended_run.ranks)
+    if not failures or (ended_run.expendable_ranks and missing_ranks - ended_run.expendable_ranks):
+        is_lost = 0 < len(missing_ranks) < len(ended_run.ranks)
         return _ReportedFailure(
             _vanished_rank_error(ended_run), knows_why=False, is_of_machine=is_lost
         )
     # A job that can lose workers continues until the last one has ended.
-    primary_failures = [exit_record for exit_record in failures if not exit_record[1].secondary]
+    primary_failures = [exit_record for exit_record in failures if not exit_record[1].is_secondary]
     if primary_failures:
         return _ReportedFailure(*primary_failures[-1])
     # All were ended, and none failed: something between them was lost, on an unknown node.

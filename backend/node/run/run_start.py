@@ -76,7 +76,7 @@ def move_earlier_runs(folder: JobFolder, run: int, files: Files) -> None:
 
 
 def _move_back(folder: JobFolder, run: int, files: Files) -> None:
-    """Undo `move_earlier_runs`; it needs no room. What is new goes to the folder of the claim."""
+    """Undo `move_earlier_runs`; it needs no space. New files go to the folder of the claim."""
     target = folder.started_over_runs / str(run - 1)
     attempts = target / "attempts"
     # It is made last: without it, nothing was moved.
@@ -110,7 +110,7 @@ def clear_old_stop_request(folder: JobFolder, run: int, files: Files) -> None:
             files.remove(folder.stop_request)
 
 
-def _first_status(launch: Launch, previous: RunStatus | None, now: str) -> RunStatus:
+def _first_status(launch: Launch, previous_status: RunStatus | None, now: str) -> RunStatus:
     """Return STARTING; a resumed run shows the job's progress from its first moment."""
     starting_status = RunStatus(
         state=JobState.STARTING,
@@ -124,29 +124,31 @@ def _first_status(launch: Launch, previous: RunStatus | None, now: str) -> RunSt
         started_at=now,
         updated_at=now,
     )
-    if previous is None:
+    if previous_status is None:
         return starting_status
-    starting_status = replace(starting_status, heartbeat=previous.heartbeat + 1)
+    starting_status = replace(starting_status, heartbeat=previous_status.heartbeat + 1)
     if not launch.resume_from:
         return starting_status
     # A start that was interrupted continues with the status that it wrote itself.
-    is_own = previous.run == launch.run
-    duration_s = timestamps.seconds(previous.updated_at) - timestamps.seconds(
-        previous.started_at or previous.updated_at
+    is_own = previous_status.run == launch.run
+    duration_s = timestamps.seconds(previous_status.updated_at) - timestamps.seconds(
+        previous_status.started_at or previous_status.updated_at
     )
     duration_s = 0.0 if is_own else max(0.0, duration_s)
-    gpu_s = previous.earlier_gpu_s
+    gpu_s = previous_status.earlier_gpu_s
     # A run that failed may have made steps after its newest checkpoint, which are made again.
     saved_position = epoch_and_step(PurePosixPath(launch.resume_from).stem)
-    epoch, step = saved_position or (previous.epoch, previous.step)
+    epoch, step = saved_position or (previous_status.epoch, previous_status.step)
     return replace(
         starting_status,
-        earlier_s=previous.earlier_s + duration_s,
-        earlier_gpu_s=None if gpu_s is None else gpu_s + previous.gpus * duration_s,
-        earlier_energy_j=previous.earlier_energy_j if is_own else previous.total_energy_j,
-        epoch=epoch or previous.epoch,
+        earlier_s=previous_status.earlier_s + duration_s,
+        earlier_gpu_s=None if gpu_s is None else gpu_s + previous_status.gpus * duration_s,
+        earlier_energy_j=previous_status.earlier_energy_j
+        if is_own
+        else previous_status.total_energy_j,
+        epoch=epoch or previous_status.epoch,
         step=step,
-        total_steps=previous.total_steps,
-        steps_per_epoch=previous.steps_per_epoch,
-        metrics=previous.metrics,
+        total_steps=previous_status.total_steps,
+        steps_per_epoch=previous_status.steps_per_epoch,
+        metrics=previous_status.metrics,
     )

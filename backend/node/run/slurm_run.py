@@ -92,8 +92,8 @@ class Allocation:
 
     def request_stop(self) -> None:
         """Stop with a checkpoint: Slurm has announced the end of the job."""
-        continues = self._submission.placement.continues
-        request_pause(self._folder, self._run, _ENDS_SOON if continues else "")
+        may_continue = self._submission.placement.continues
+        request_pause(self._folder, self._run, _ENDS_SOON if may_continue else "")
 
     def end_cause(self) -> RankError | None:
         """Return why Slurm ends the job, None if it does not."""
@@ -115,8 +115,8 @@ class Allocation:
             return record.pause
         has_saved = any(c.run == self._run for c in read_checkpoints(self._folder.checkpoints))
         may_repeat = has_saved or self._restart_count < _REPEATS_WITHOUT_CHECKPOINT
-        continues = self._submission.placement.continues and may_repeat
-        return error.message if continues or self._is_queued_again() else ""
+        may_continue = self._submission.placement.continues and may_repeat
+        return error.message if may_continue or self._is_queued_again() else ""
 
     def queue_again(self) -> None:
         """Put the job back into Slurm's queue, where the next run begins when its turn comes."""

@@ -175,15 +175,7 @@ class Supervisor:
             return self._close(
                 EndedRun(self._run, (), (), launcher_error=f"launch.json cannot be used: {error}")
             )
-        # Rank 0 may have had no time to reserve that of the status.
-        for path in (self._attempt.exit, self._folder.status):
-            PreallocatedFile(path).reserve()
-        log_start = run_files.size(self._folder.mpirun_log)
-        # mpirun starts ranks when it has reached all nodes, so those that can be seen are enough.
-        self._silent_ranks = self._visible_ranks(launch)
-        self._earlier_log_bytes = {
-            plan.rank: run_files.size(self._folder.rank_log(plan.rank)) for plan in launch.ranks
-        }
+        log_start = self._prepare(launch)
         other_programs = OtherPrograms()
         refusal = self._start(launch)
         nodes = allocated_nodes(launch.ranks)
@@ -243,6 +235,18 @@ class Supervisor:
             nodes,
         )
 
+    def _prepare(self, launch: Launch) -> int:
+        """Reserve the files of the end; return where mpirun's log of this run begins."""
+        # Rank 0 may have had no time to reserve that of the status.
+        for path in (self._attempt.exit, self._folder.status):
+            PreallocatedFile(path).reserve()
+        # mpirun starts ranks when it has reached all nodes, so those that can be seen are enough.
+        self._silent_ranks = self._visible_ranks(launch)
+        self._earlier_log_bytes = {
+            plan.rank: run_files.size(self._folder.rank_log(plan.rank)) for plan in launch.ranks
+        }
+        return run_files.size(self._folder.mpirun_log)
+
     def _reporting_ranks(self, launch: Launch) -> Sequence[int]:
         """The ranks whose logs may say why the run failed: those that failed first, or not at all.
 
@@ -252,7 +256,7 @@ class Supervisor:
             record.rank for record in self._exits if record.outcome in ("finished", "interrupted")
         }
         failed_ranks = [
-            record.rank for record in self._exits if record.error and not record.secondary
+            record.rank for record in self._exits if record.error and not record.is_secondary
         ]
         failed_ranks.sort(key=launch.can_lose)
         silent_ranks = [plan.rank for plan in launch.ranks if plan.rank not in finished_ranks]
@@ -479,7 +483,7 @@ class Supervisor:
         # Ranks that end after the loss of a node end because of that.
         is_echo = bool(self._silent_nodes)
         self._exits += [
-            replace(record, secondary=record.secondary or is_echo)
+            replace(record, is_secondary=record.is_secondary or is_echo)
             for _, record in sorted(new_records, key=lambda pair: pair[0])
         ]
 

@@ -40,10 +40,10 @@ def descendants(pid: int) -> tuple[ProcessIdentity, ...]:
         if fields is not None:
             children.setdefault(int(fields[1]), []).append(child)
     processes: list[ProcessIdentity] = []
-    pending = list(children.get(pid, ()))
-    while pending:
-        child = pending.pop(0)
-        pending += children.get(child, ())
+    pending_pids = list(children.get(pid, ()))
+    while pending_pids:
+        child = pending_pids.pop(0)
+        pending_pids += children.get(child, ())
         process = process_identity.process(child)
         if process is not None:
             processes.append(process)
@@ -86,12 +86,12 @@ def end_tagged(
 
 def reap() -> dict[int, int]:
     """Collect every dead child: pid -> wait status."""
-    dead: dict[int, int] = {}
+    wait_statuses: dict[int, int] = {}
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return dead
+            return wait_statuses
         if pid == 0:
-            return dead
-        dead[pid] = status
+            return wait_statuses
+        wait_statuses[pid] = status

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
-_MOST_HANGING = 4
+_MAX_HANGING_CALLS = 4
 """A share that was mounted again answers although the calls to the old one hang forever."""
 
 
@@ -64,7 +64,7 @@ class TimeoutCall:
                 thread for thread in self._abandoned_threads if thread.is_alive()
             ]
             hangs_s = time.monotonic() - self._started_s
-            if hangs_s < self._give_up_s or len(self._abandoned_threads) >= _MOST_HANGING:
+            if hangs_s < self._give_up_s or len(self._abandoned_threads) >= _MAX_HANGING_CALLS:
                 return False
             self._abandoned_threads.append(self._thread)
         self._thread = threading.Thread(target=run, daemon=True)

@@ -149,7 +149,7 @@ def stored_record(record_type: type[_StoredRecord], path: Path) -> _StoredRecord
         return None
 
 
-_RESERVE_BYTES = 16_384
+_RESERVED_BYTES = 16_384
 """Larger than a status of a thousand ranks."""
 _DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 
@@ -162,7 +162,7 @@ class PreallocatedFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._spare = path.with_name(f".{path.name}.spare")
+        self._reserve_path = path.with_name(f".{path.name}.spare")
         self._is_reserved = False
 
     def reserve(self) -> None:
@@ -171,9 +171,9 @@ class PreallocatedFile:
             return
         with suppress(OSError):
             # The hidden file of another user's run cannot be written, so it is replaced.
-            if not os.access(self._spare, os.W_OK):
+            if not os.access(self._reserve_path, os.W_OK):
                 # fsync reports blocks that were only promised.
-                replace_bytes(self._spare, b" " * _RESERVE_BYTES)
+                replace_bytes(self._reserve_path, b" " * _RESERVED_BYTES)
             self._is_reserved = True
 
     def replace_json(self, value: Any) -> None:
@@ -194,12 +194,12 @@ class PreallocatedFile:
 
     def drop_reserve(self) -> None:
         with suppress(OSError):
-            self._spare.unlink()
+            self._reserve_path.unlink()
 
     def _write_over(self, content: bytes) -> bool:
-        replaced_link = self._spare.with_name(f"{self._spare.name}.tmp")
+        replaced_link = self._reserve_path.with_name(f"{self._reserve_path.name}.tmp")
         try:
-            with self._spare.open("r+b") as file:
+            with self._reserve_path.open("r+b") as file:
                 # JSON may end with blanks; truncating the file would free reserved space.
                 file.write(content.ljust(os.fstat(file.fileno()).st_size))
                 file.flush()
@@ -207,9 +207,9 @@ class PreallocatedFile:
             replaced_link.unlink(missing_ok=True)
             with suppress(FileNotFoundError):
                 os.link(self._path, replaced_link)
-            os.replace(self._spare, self._path)
+            os.replace(self._reserve_path, self._path)
             with suppress(FileNotFoundError):
-                os.replace(replaced_link, self._spare)
+                os.replace(replaced_link, self._reserve_path)
         except OSError:
             # The caller raises the error of the write itself.
             return False

@@ -51,8 +51,8 @@ class Files:
                 path.unlink(missing_ok=True)
                 raise
 
-    def rename(self, old: Path, new: Path) -> None:
-        os.rename(old, new)
+    def rename(self, old_path: Path, new_path: Path) -> None:
+        os.rename(old_path, new_path)
 
     def remove(self, path: Path) -> None:
         """Remove one file; a missing one is not an error."""

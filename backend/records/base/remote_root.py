@@ -51,7 +51,7 @@ class RemoteRoot:
 
     @property
     def label(self) -> str:
-        """Return it in scp's form: ``HOST:/path``."""
+        """Return the address in scp's form: ``HOST:/path``."""
         return f"{self.host}:{self.path}"
 
     def __str__(self) -> str:

@@ -103,13 +103,13 @@ class WrittenBundle:
 
 @dataclass(frozen=True)
 class ImportedJob:
-    """A job that came from a bundle. ``imported`` and ``reused`` name versions of the library,
+    """A job that came from a bundle. ``imported_items`` and ``reused_items`` name versions,
     ``notes`` are sentences about what a replay needs."""
 
     view: JobView
     origin: str
-    imported: tuple[str, ...] = ()
-    reused: tuple[str, ...] = ()
+    imported_items: tuple[str, ...] = field(default=(), metadata={KEY: "imported"})
+    reused_items: tuple[str, ...] = field(default=(), metadata={KEY: "reused"})
     notes: tuple[str, ...] = ()
 
 
@@ -118,7 +118,7 @@ class ReplayResult:
     """A replay compared with its original. ``step`` is the first at which they differ, 0 if none
     does; ``steps`` is how many both made; ``differences`` are those of the environments."""
 
-    original: str
+    original_id: str = field(metadata={KEY: "original"})
     replay: str
     is_same: bool
     message: str = field(metadata={KEY: "sentence"})

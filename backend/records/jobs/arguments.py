@@ -149,8 +149,8 @@ def _text(value: Any) -> str | None:
     if isinstance(value, bool):
         return YES if value else NO
     if isinstance(value, float):
-        short = f"{value:g}"
-        return short if float(short) == value else repr(value)
+        short_text = f"{value:g}"
+        return short_text if float(short_text) == value else repr(value)
     return None if value is None else str(value)
 
 

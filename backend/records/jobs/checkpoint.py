@@ -88,8 +88,8 @@ class Checkpoint(Record, label="checkpoint record", required=("metrics",)):
 
     def to_json(self) -> dict[str, Any]:
         """Return the document that ``--json`` prints: some fields only where they say something."""
-        optional = ("file", "not_finite", "holds_only")
-        return {key: value for key, value in asdict(self).items() if value or key not in optional}
+        rare_keys = ("file", "not_finite", "holds_only")
+        return {key: value for key, value in asdict(self).items() if value or key not in rare_keys}
 
 
 def read_checkpoints(folder: Path, suffix: str = CHECKPOINT_SUFFIX) -> list[Checkpoint]:
@@ -138,11 +138,11 @@ def checkpoint_to_resume(
         sound_step: Of the error that ended it: a loss that rose is resumed from before its rise.
     """
     sound_checkpoints = finite_checkpoints(checkpoints)
-    latest = next(
+    latest_checkpoint = next(
         (c for c in sound_checkpoints if c.is_latest),
         sound_checkpoints[-1] if sound_checkpoints else None,
     )
-    return newest_until(checkpoints, sound_step) or latest
+    return newest_until(checkpoints, sound_step) or latest_checkpoint
 
 
 @cached_reader(_CACHED_RECORDS)

@@ -167,8 +167,8 @@ def _results(jobs: Sequence[tuple[JobView, RunFigures]]) -> Iterable[ComparedRow
         label_text, key = metric_label(name), name
         if mode and (name in rated_names or name.startswith("validation/")):
             values = tuple(best_value(figures) for _, figures in jobs)
-            best = mark_best(values, mode)
-            yield ComparedRow(key, f"Best {label_text}", values, best, RowKind.METRIC)
+            best_marks = mark_best(values, mode)
+            yield ComparedRow(key, f"Best {label_text}", values, best_marks, RowKind.METRIC)
             key = f"last {name}"
         values = tuple(last_value(figures) for _, figures in jobs)
         no_marks = (False,) * len(views)
@@ -180,8 +180,8 @@ def _results(jobs: Sequence[tuple[JobView, RunFigures]]) -> Iterable[ComparedRow
         ("seconds", "Training time", _training_s),
     ):
         values = tuple(seconds(view, figures) for view, figures in jobs)
-        best = mark_best(values, "min") if key == "epoch_seconds" else (False,) * len(views)
-        yield ComparedRow(key, label_text, values, best, RowKind.SECONDS)
+        best_marks = mark_best(values, "min") if key == "epoch_seconds" else (False,) * len(views)
+        yield ComparedRow(key, label_text, values, best_marks, RowKind.SECONDS)
     now_s = time.time()
     for key, label_text, amounts, unit in (
         ("gpu_hours", "GPU hours", [view.gpu_s(now_s) for view in views], 3600),
@@ -204,8 +204,8 @@ def mark_best(values: Sequence[float | None], mode: str) -> tuple[bool, ...]:
     numbers = [value for value in values if value is not None]
     if not mode or len(set(numbers)) < 2:
         return (False,) * len(values)
-    best: Callable[[Sequence[float]], float] = min if mode == "min" else max
-    top = best(numbers)
+    best_of: Callable[[Sequence[float]], float] = min if mode == "min" else max
+    top = best_of(numbers)
     return tuple(value == top for value in values)
 
 

@@ -443,8 +443,8 @@ class JobConfig:
     @property
     def wrong_rate(self) -> str:
         """Return an entry of ``lr_of`` that is not a name and a factor, or ""."""
-        valid = self.rate_factors.keys()
-        return next((e for e in self.lr_of if e.rpartition("=")[0].strip() not in valid), "")
+        valid_names = self.rate_factors.keys()
+        return next((e for e in self.lr_of if e.rpartition("=")[0].strip() not in valid_names), "")
 
     @property
     def wrong_log_number(self) -> str:
@@ -560,7 +560,7 @@ def _file_value(value: Any) -> Any:
 
 
 def _changed_values(record: Any) -> dict[str, Any]:
-    """Return what is not the default: a node with an older version knows fewer settings."""
+    """Return the settings that differ from the default: an older node knows fewer settings."""
     defaults = vars(type(record)())
     return {key: value for key, value in vars(record).items() if value != defaults[key]}
 

@@ -154,14 +154,14 @@ def epoch_values(path: Path, metric: str) -> EpochValues:
         parsed_blocks.append((int(first_step[1]), epoch, step, arrays))
     names = frozenset(name for *_, arrays in parsed_blocks for name in arrays)
     metric = matching_metric(metric, names)
-    for first, number, step, arrays in parsed_blocks:
+    for block_first_step, number, step, arrays in parsed_blocks:
         # A run that resumed from an older checkpoint makes its steps again.
-        points = [point for point in points if point[0] < first]
+        points = [point for point in points if point[0] < block_first_step]
         values = [float(text) for text in arrays.get(metric, b"nan").split(b",")]
         finite_values = [value for value in values if math.isfinite(value)]
         points += [(step, number, value) for value in finite_values[-1:]]
-    numbered = {number or step: value for step, number, value in points}
-    return EpochValues(numbered, names, epoch)
+    values_by_number = {number or step: value for step, number, value in points}
+    return EpochValues(values_by_number, names, epoch)
 
 
 def _number(value: float) -> str:

@@ -264,7 +264,7 @@ def _read_options(
         key: setting.take_value(table, key) for key, setting in name_options.items() if key in table
     }
     owners = {
-        key: ", ".join(f"“{owner}”" for owner, others in options.items() if key in others)
+        key: ", ".join(f"“{owner}”" for owner, other_keys in options.items() if key in other_keys)
         + f"; this is “{name}”"
         for other_options in options.values()
         for key in other_options

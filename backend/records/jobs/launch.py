@@ -83,10 +83,10 @@ class RankLauncher:
 
 
 def _config(raw: Mapping[str, Any]) -> JobConfig:
-    parsed = parse_job(raw)
-    if parsed.config is None:
-        raise ValueError(parsed.errors[0].message)
-    return parsed.config
+    parsed_job = parse_job(raw)
+    if parsed_job.config is None:
+        raise ValueError(parsed_job.errors[0].message)
+    return parsed_job.config
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Launch(Record, label="launch record", rules=STRICT):
 
     @property
     def is_trial(self) -> bool:
-        """Return whether it belongs to no job: such a run is not continued, and sends nothing."""
+        """Return whether the run has no job: such a run is not continued, and sends nothing."""
         return self.steps_limit > 0 or self.job_id.startswith(TRIAL_PREFIX)
 
     @property
@@ -200,19 +200,19 @@ def _parse_argv(
     argv: Sequence[str], python: object, environment: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the fields of a launch whose writer stored the command itself."""
-    following, preceding = dict(zip(argv, argv[1:])), dict(zip(argv[1:], argv))
+    next_arguments, previous_arguments = dict(zip(argv, argv[1:])), dict(zip(argv[1:], argv))
     launcher = RankLauncher(
         path=argv[0] if "-np" in argv else "",
         version=5 if "--prtemca" in argv else 4,
-        networks=following.get("btl_tcp_if_include", ""),
+        networks=next_arguments.get("btl_tcp_if_include", ""),
         is_crowded="mpi_yield_when_idle" in argv,
     )
     return {
         "environment": environment,
-        "job_folder": following.get("--job", ""),
+        "job_folder": next_arguments.get("--job", ""),
         "code_root": environment.get("PYTHONPATH", ""),
-        "python": python or preceding.get("-m", ""),
-        "rank_module": following.get("--module", RANK_MODULE),
+        "python": python or previous_arguments.get("-m", ""),
+        "rank_module": next_arguments.get("--module", RANK_MODULE),
         "launcher": json_value(launcher),
     }
 

@@ -73,7 +73,7 @@ class LedgerRow:
         return sum(self.waits_s.values()) / len(self.waits_s) if self.waits_s else None
 
     def values(self) -> dict[str, float | None]:
-        """Return its figures by the names that CSV and JSON have."""
+        """Return the figures by the names that CSV and JSON have."""
         wait_s = self.mean_wait_s
         return {
             "runs": len(self.run_ids),

@@ -46,28 +46,28 @@ def learning_rate(
         return _cosine(peak, float(schedule.setting("eta_min")), share)
     if schedule.name == "cosine-restarts":
         position = (step - warmup_steps) / steps_per_epoch
-        lowest = float(schedule.setting("eta_min"))
-        return _cosine(peak, lowest, _cycle_share(schedule, position))
+        floor = float(schedule.setting("eta_min"))
+        return _cosine(peak, floor, _cycle_share(schedule, position))
     if schedule.name == "polynomial":
-        lowest = float(schedule.setting("eta_min"))
-        return lowest + (peak - lowest) * math.pow(1 - share, float(schedule.setting("power")))
+        floor = float(schedule.setting("eta_min"))
+        return floor + (peak - floor) * math.pow(1 - share, float(schedule.setting("power")))
     if schedule.name == "one-cycle":
         return _one_cycle(schedule, peak, step, job.epochs * steps_per_epoch)
     epoch = step // steps_per_epoch
     if schedule.name == "step":
-        drops = epoch // int(schedule.setting("step_size"))
+        drop_count = epoch // int(schedule.setting("step_size"))
     elif schedule.name == "milestones":
-        drops = sum(epoch >= milestone for milestone in schedule.setting("milestones"))
+        drop_count = sum(epoch >= milestone for milestone in schedule.setting("milestones"))
     elif schedule.name in ("exponential", "plateau"):
-        drops = epoch if schedule.name == "exponential" else plateaus
+        drop_count = epoch if schedule.name == "exponential" else plateaus
     else:
         return peak
-    return peak * float(schedule.setting("gamma") ** drops)
+    return peak * float(schedule.setting("gamma") ** drop_count)
 
 
-def _cosine(first: float, last: float, share: float) -> float:
-    """Return the value at a share of the way from ``first`` to ``last``."""
-    return last + (first - last) * 0.5 * (1 + math.cos(math.pi * share))
+def _cosine(start_rate: float, end_rate: float, share: float) -> float:
+    """Return the value at a share of the way from ``start_rate`` to ``end_rate``."""
+    return end_rate + (start_rate - end_rate) * 0.5 * (1 + math.cos(math.pi * share))
 
 
 def _cycle_share(schedule: Schedule, epochs: float) -> float:
@@ -80,9 +80,9 @@ def _cycle_share(schedule: Schedule, epochs: float) -> float:
 
 
 def _one_cycle(schedule: Schedule, peak: float, step: int, step_count: int) -> float:
-    first = peak / float(schedule.setting("div_factor"))
-    last = first / float(schedule.setting("final_div_factor"))
+    start_rate = peak / float(schedule.setting("div_factor"))
+    end_rate = start_rate / float(schedule.setting("final_div_factor"))
     top = float(schedule.setting("pct_start")) * step_count - 1
     if step < top:
-        return _cosine(first, peak, step / top)
-    return _cosine(peak, last, min(1.0, (step - top) / max(1.0, step_count - 1 - top)))
+        return _cosine(start_rate, peak, step / top)
+    return _cosine(peak, end_rate, min(1.0, (step - top) / max(1.0, step_count - 1 - top)))

@@ -147,12 +147,12 @@ def matching_metric(text: str, names: Iterable[str]) -> str:
 
 def _meaning(name: str) -> str:
     """Return the words of a name without case and separators; a name of no data is training's."""
-    words = re.findall(r"[^\W_]+", name.casefold())
-    while words[1:] and words[0] in _TRAINING_WORDS:
-        words.pop(0)
-    if words[1:] and words[0] in _VALIDATION_WORDS:
-        words[0] = "val"
-    return "".join(words)
+    tokens = re.findall(r"[^\W_]+", name.casefold())
+    while tokens[1:] and tokens[0] in _TRAINING_WORDS:
+        tokens.pop(0)
+    if tokens[1:] and tokens[0] in _VALIDATION_WORDS:
+        tokens[0] = "val"
+    return "".join(tokens)
 
 
 def measures_quality(name: str) -> bool:

@@ -42,7 +42,7 @@ class Placement:
         return len(self.gpus) or self.processes
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as in a job file."""
+        """Return the placement as in a job file."""
         if not self.gpus:
             return {"node": self.node, "processes": self.processes}
         users = {gpu: user for gpu, user in self.shared_gpus if gpu in self.gpus}

@@ -229,8 +229,8 @@ def sent_bytes(config: JobConfig, trained_bytes: int) -> int:
     if nodes < 2:
         return 0
     compression = config.strategy.settings.get("compression", "none")
-    wholes = _SENT_WHOLES.get(config.strategy.name, 0) / (1 if compression == "none" else 2)
-    return int(trained_bytes * wholes * (ranks - 1) / ranks / config.strategy.average_every)
+    transfer_count = _SENT_WHOLES.get(config.strategy.name, 0) / (1 if compression == "none" else 2)
+    return int(trained_bytes * transfer_count * (ranks - 1) / ranks / config.strategy.average_every)
 
 
 def plan_job(
@@ -259,8 +259,8 @@ def plan_job(
         step_s = pace_s + network_bytes * 8e-6 / link_mbit
         steps_per_epoch = steps // config.epochs
         trained_s = steps * step_s
-        saves = checkpoints_written(larger_config, steps_per_epoch, trained_s)
-        lasts_s = setup_s + trained_s + measurement.save_s * min(saves, steps)
+        save_count = checkpoints_written(larger_config, steps_per_epoch, trained_s)
+        lasts_s = setup_s + trained_s + measurement.save_s * min(save_count, steps)
         energy_j = None if power_w is None else power_w * nodes * lasts_s
         plans.append(
             NodesPlan(

@@ -49,10 +49,10 @@ def parse_samples(text: str) -> tuple[int, ...]:
         match = _RANGE.fullmatch(part)
         if match is None or int(match[2] or match[1]) < int(match[1]):
             raise ValueError(f"“{part.strip()}” is no number of a sample, and no range")
-        first, last = int(match[1]), int(match[2] or match[1])
-        if last - first + len(indexes) >= _MAX_SAMPLES:
+        first_index, last_index = int(match[1]), int(match[2] or match[1])
+        if last_index - first_index + len(indexes) >= _MAX_SAMPLES:
             raise ValueError(f"“{part.strip()}” names more than {_MAX_SAMPLES} samples")
-        indexes.update(dict.fromkeys(range(first, last + 1)))
+        indexes.update(dict.fromkeys(range(first_index, last_index + 1)))
     return tuple(indexes)
 
 

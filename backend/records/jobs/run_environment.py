@@ -25,7 +25,7 @@ LABELS = {
 class RunEnvironment(Record, label="environment record"):
     """The environment of one run. ``threads`` are those of one rank; ``device`` is the model of
     rank 0's GPU or CPU, ``program`` the version of this program and the commit of a checkout.
-    What could not be found out is ""."""
+    A field that could not be read is ""."""
 
     run: int
     seed: int

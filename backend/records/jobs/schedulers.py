@@ -72,8 +72,8 @@ def scheduler_in(raw: Container[str]) -> ClusterScheduler | None:
 
 def is_replaced(table: str, tables: Collection[str]) -> bool:
     """Return whether another table takes the place of one that says where a job runs."""
-    where = {"placement", *SCHEDULERS}
-    return table in where and not where.isdisjoint({*tables} - {table})
+    placement_tables = {"placement", *SCHEDULERS}
+    return table in placement_tables and not placement_tables.isdisjoint({*tables} - {table})
 
 
 def scheduler_of_run(attempt: AttemptFolder) -> ClusterScheduler | None:

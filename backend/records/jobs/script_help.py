@@ -186,8 +186,8 @@ def _default(help_text: str) -> str:
     if following_text[:1] in ("'", '"'):
         return following_text[1:].partition(following_text[0])[0]
     if following_text[:1] in ("[", "("):
-        closing = following_text.find("]" if following_text[0] == "[" else ")")
-        return following_text[: closing + 1]
+        closing_index = following_text.find("]" if following_text[0] == "[" else ")")
+        return following_text[: closing_index + 1]
     end_pattern = r"[;)\]]" if match[1] else r"[;,)\]]|\.(?=\s|$)"
     value = re.split(end_pattern, following_text, maxsplit=1)[0].strip()
     return "" if value in _NONE else value

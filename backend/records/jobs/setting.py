@@ -112,14 +112,14 @@ class Setting:
         return f"{'two numbers, each' if self.kind == 'pair' else 'a number,'} {self._range_text()}"
 
     def _range_text(self) -> str:
-        lowest = (
+        low_text = (
             f"{self.low:g} or more"
             if self.exclusive_low is None
             else f"above {self.exclusive_low:g}"
         )
         if self.exclusive_high is not None:
-            return f"{lowest} and below {self.exclusive_high:g}"
-        return lowest if self.high is None else f"{lowest} and {self.high:g} at most"
+            return f"{low_text} and below {self.exclusive_high:g}"
+        return low_text if self.high is None else f"{low_text} and {self.high:g} at most"
 
     def _wholes(self, table: Table, key: str, default: Any) -> tuple[int, ...]:
         value = table.take_value(key, default)

@@ -84,11 +84,11 @@ class SlowCause(Record, label="slow cause"):
             return f"rank {rank} waits {ms} ms a step for its loader, the others {usual_ms} ms"
         if self.cause is Cause.COMMUNICATION:
             return f"rank {rank} waits {ms} ms a step for the servers, the others {usual_ms} ms"
-        computes = f"rank {rank} computes {ms} ms a step, the others {usual_ms} ms"
+        message = f"rank {rank} computes {ms} ms a step, the others {usual_ms} ms"
         if self.cause is Cause.CPU:
             wait = _figure(self.cpu_wait_ms)
-            return f"other programs use its CPU; {computes}, and it waits {wait} ms for a free core"
-        return computes
+            return f"other programs use its CPU; {message}, and it waits {wait} ms for a free core"
+        return message
 
     def message(self, node: str, node_count: int) -> str:
         """Return ``The network slows this job: communication takes 22 of the 31 ms …``.
@@ -99,10 +99,10 @@ class SlowCause(Record, label="slow cause"):
         """
         if self.is_of_shared_cores:
             return f"{self.evidence[0].upper()}{self.evidence[1:]}."
-        shared = "The loader"
+        shared_part = "The loader"
         if self.cause is Cause.COMMUNICATION:
-            shared = "The network" if node_count > 1 else "Communication"
-        return f"{shared if self.rank is None else node} slows this job: {self.evidence}."
+            shared_part = "The network" if node_count > 1 else "Communication"
+        return f"{shared_part if self.rank is None else node} slows this job: {self.evidence}."
 
 
 def _figure(ms: float) -> str:

@@ -66,8 +66,8 @@ class Condition:
 class Continuation(Record, label="continued run"):
     """The reason why the program itself made a run: a machine failed in the previous run.
 
-    ``reason`` is a sentence, ``retries`` the number of such runs since a user started one,
-    ``avoids`` the nodes without which it continues, ``chosen_nodes`` the nodes that the user chose.
+    ``reason`` is a sentence, ``retries`` the number of such runs since the last start by a user,
+    ``avoided_nodes`` are left out, and ``chosen_nodes`` are the nodes that the user chose.
     ``step`` and ``cause`` are those of the failure; the cause `GROWN` is a node that is back.
     ``chosen_batch`` and ``chosen_global_batch`` are the batch of a process and of an update on the
     nodes that the user chose, if the global batch is to stay; otherwise 0.
@@ -76,7 +76,7 @@ class Continuation(Record, label="continued run"):
     reason: str
     started_at: str = field(default="", metadata={KEY: "since"})
     retries: int = 0
-    avoids: tuple[str, ...] = ()
+    avoided_nodes: tuple[str, ...] = field(default=(), metadata={KEY: "avoids"})
     chosen_nodes: tuple[str, ...] = field(default=(), metadata={KEY: "before"})
     placement: tuple[Placement, ...] = ()
     batch_size: int = 0
@@ -87,7 +87,7 @@ class Continuation(Record, label="continued run"):
 
     @property
     def is_short(self) -> bool:
-        """Return whether it has fewer nodes than the user chose."""
+        """Return whether the run has fewer nodes than the user chose."""
         return len(self.placement) < len(self.chosen_nodes)
 
     @property
@@ -235,7 +235,7 @@ class RankExit(Record, label="exit record"):
     code: int | None = None
     signal: str = ""
     error: RankError | None = None
-    secondary: bool = False
+    is_secondary: bool = field(default=False, metadata={KEY: "secondary"})
     """The failure is a consequence of another rank's (a collective that broke)."""
     open_files: int | None = None
     """Files that the rank could open; None without a limit, and in older records."""

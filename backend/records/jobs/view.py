@@ -80,7 +80,7 @@ class JobView:
 
     @property
     def resumes(self) -> bool:
-        """Return whether it can continue from a checkpoint: a script needs arguments for it."""
+        """Return whether the job can continue from a checkpoint; a script needs arguments."""
         return not self.is_script or bool(self.config.resume_arguments)
 
     @property
@@ -111,7 +111,7 @@ class JobView:
 
     @property
     def process_count(self) -> int:
-        """Return its GPUs, or its processes on CPUs; one process may have several GPUs."""
+        """Return the GPUs, or the processes on CPUs; one process may have several GPUs."""
         return sum(placement.process_count for placement in self.config.placement)
 
     @property
@@ -128,7 +128,7 @@ class JobView:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Return its nodes, or the cluster whose scheduler has not chosen them yet."""
+        """Return the nodes, or the cluster whose scheduler has not chosen them yet."""
         if self.config.allocation is not None and not self.config.names_nodes:
             return (self.config.allocation.cluster,)
         return tuple(placement.node for placement in self.config.placement)
@@ -156,12 +156,12 @@ class JobView:
             if no rank is slow, or all are.
         """
         times = self.status.rank_step_ms
-        slow = [rank for rank in self.status.slow_ranks if rank < len(times)]
+        slow_ranks = [rank for rank in self.status.slow_ranks if rank < len(times)]
         # A server has no step time.
-        other_times = [ms for rank, ms in enumerate(times) if ms and rank not in slow]
-        if not self.state.is_live or not slow or not other_times:
+        other_times = [ms for rank, ms in enumerate(times) if ms and rank not in slow_ranks]
+        if not self.state.is_live or not slow_ranks or not other_times:
             return None
-        rank = max(slow, key=lambda rank: times[rank])
+        rank = max(slow_ranks, key=lambda rank: times[rank])
         from statistics import median
 
         return rank, times[rank] / median(other_times) - 1
@@ -290,8 +290,8 @@ class JobCheck:
     @property
     def waits_for(self) -> str:
         """Return the check because of which it can only be queued, "" if it can be started."""
-        failed = {finding.check for finding in self.findings if not finding.ok}
-        return next((finding for finding in (NODE_CHECK, GPU_CHECK) if finding in failed), "")
+        failures = {finding.check for finding in self.findings if not finding.ok}
+        return next((finding for finding in (NODE_CHECK, GPU_CHECK) if finding in failures), "")
 
 
 @dataclass(frozen=True)
@@ -387,13 +387,13 @@ class LogLines:
 
 @dataclass(frozen=True)
 class LogMatches:
-    """The lines that contain a text, by number from 0, among the first ``searched`` ones.
+    """The lines that contain a text, by number from 0, among the first ``searched_count``.
 
     ``is_cut``: there are more matches than ``lines``.
     """
 
     text: str
     lines: tuple[int, ...]
-    searched: int
+    searched_count: int
     generation: int = 0
     is_cut: bool = False

@@ -75,8 +75,8 @@ class CardSetting:
     def valid_text(self) -> str:
         """Return which values are valid, in words."""
         if self.choices:
-            *first, last = map(str, self.choices)
-            return f"{', '.join(first)} or {last}" if first else last
+            *first_choices, last_choice = map(str, self.choices)
+            return f"{', '.join(first_choices)} or {last_choice}" if first_choices else last_choice
         if isinstance(self.default, bool):
             return "true or false"
         if isinstance(self.default, str):
@@ -195,13 +195,13 @@ class DataShape:
     def sort_key(self, entry: GalleryEntry) -> tuple[object, ...]:
         """Return the sort key of an entry: first those that fit and that one begins with."""
         card = entry.card
-        suits = all(self.sizes.get(key, 0) <= limit for key, limit in card.suits.items())
+        suits_sizes = all(self.sizes.get(key, 0) <= limit for key, limit in card.suits.items())
         fitting_count = -len(self.settings(card))
         size = entry.figures.layers.parameters if entry.figures is not None else 0
         return (
             bool(self.misfit_reason(card)),
             bool(card.collection),
-            not suits,
+            not suits_sizes,
             fitting_count,
             card.rank,
             size,

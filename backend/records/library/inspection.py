@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from backend.records.base.schema import READ, Record
+from backend.records.base.schema import KEY, READ, Record
 from backend.records.library.preview import TOOL_RULES, ChannelStatistics, SamplePart
 
 
@@ -33,7 +33,7 @@ class WeightRow:
 
     name: str
     shape: tuple[int, ...]
-    trained: bool
+    is_trained: bool = field(metadata={KEY: "trained"})
     values: TensorValues
     change: TensorValues | None = None
     gradient: TensorValues | None = None

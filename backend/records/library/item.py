@@ -134,17 +134,17 @@ class LibraryItem(Record, label="library record"):
     @property
     def leaks(self) -> str:
         """A sentence for each kind of leak that the newest scan of a dataset found; "" for none."""
-        sentences = []
+        messages = []
         for key, predicate in (
             (LEAKS_DETAIL, "in training, too"),
             (NEAR_LEAKS_DETAIL, "almost equal to training samples"),
         ):
             if count := self.details.get(key, 0):
                 samples_are = "sample is" if count == 1 else "samples are"
-                sentences.append(
+                messages.append(
                     f"{number_format.count(count)} validation {samples_are} {predicate}."
                 )
-        return " ".join(sentences)
+        return " ".join(messages)
 
     @property
     def import_message(self) -> str:
@@ -207,11 +207,11 @@ class VersionChanges:
     ``text`` has the changed lines of text files, as ``diff -u`` prints them.
     """
 
-    older: str
-    newer: str
-    added: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
+    older_version: str = field(metadata={KEY: "older"})
+    newer_version: str = field(metadata={KEY: "newer"})
+    added_paths: tuple[str, ...] = field(default=(), metadata={KEY: "added"})
+    removed_paths: tuple[str, ...] = field(default=(), metadata={KEY: "removed"})
+    changed_paths: tuple[str, ...] = field(default=(), metadata={KEY: "changed"})
     text: str = ""
 
 
@@ -224,8 +224,8 @@ class RescanReport:
     loaders: int = 0
     scripts: int = 0
     jobs: int = 0
-    forgotten: tuple[str, ...] = ()
+    forgotten_items: tuple[str, ...] = field(default=(), metadata={KEY: "forgotten"})
     """Entries of the catalogue that the data root no longer contains (``dataset digits@2``)."""
-    swept: tuple[str, ...] = ()
+    removed_imports: tuple[str, ...] = field(default=(), metadata={KEY: "swept"})
     """Incomplete imports that were removed, by name."""
     problems: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from backend.records.base.schema import READ, Record
+from backend.records.base.schema import KEY, READ, Record
 from backend.records.library.preview import TOOL_RULES
 
 
@@ -27,7 +27,7 @@ class Layer:
     parameters: int
     multiply_adds: int | None
     activation_bytes: int
-    trained: bool
+    is_trained: bool = field(metadata={KEY: "trained"})
     """Whether a parameter is trained; False without parameters."""
     inputs: tuple[str, ...] = ()
     """The layers whose output it reads."""
@@ -65,7 +65,7 @@ class ModelLayers(Record, label="list of layers", rules=TOOL_RULES):
 
     @property
     def multiply_adds(self) -> int | None:
-        """Return those of all layers for one sample, None if they could not be counted."""
+        """Return the sum of all layers for a sample, None if it could not be counted."""
         counts = [layer.multiply_adds for layer in self.layers if layer.multiply_adds is not None]
         return sum(counts) if len(counts) == len(self.layers) else None
 

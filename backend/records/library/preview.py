@@ -88,16 +88,17 @@ def rare_classes(classes: tuple[ClassCount, ...]) -> tuple[ClassCount, ...]:
 
 def rare_class_warning(classes: tuple[ClassCount, ...]) -> str:
     """Return a warning about rare classes, "" if there are none, or too few samples."""
-    rare = rare_classes(classes)
+    rare_counts = rare_classes(classes)
     total = sum(c.count for c in classes)
-    if not rare or total < _LEAST_MEAN * len(classes):
+    if not rare_counts or total < _LEAST_MEAN * len(classes):
         return ""
-    rarest = f"{number_format.count_of(rare[0].count, total)} samples"
-    if len(rare) > 1:
-        return f"{len(rare)} classes are rare; the rarest is {rare[0].name} with {rarest}."
-    share = f"{100 * (total - rare[0].count) // total}{number_format.GAP}%"
+    rarest_text = f"{number_format.count_of(rare_counts[0].count, total)} samples"
+    if len(rare_counts) > 1:
+        name = rare_counts[0].name
+        return f"{len(rare_counts)} classes are rare; the rarest is {name} with {rarest_text}."
+    share = f"{100 * (total - rare_counts[0].count) // total}{number_format.GAP}%"
     return (
-        f"Class {rare[0].name} is rare: {rarest}. A model can reach {share} accuracy "
+        f"Class {rare_counts[0].name} is rare: {rarest_text}. A model can reach {share} accuracy "
         "without predicting it."
     )
 
@@ -161,7 +162,7 @@ class SampleError:
 
 @dataclass(frozen=True)
 class Preview(Record, label="preview", rules=TOOL_RULES):
-    """A dataset read by its loader. ``count`` is its length, ``examined`` the samples read.
+    """A dataset read by its loader. ``count`` is its length, ``examined_count`` the samples read.
 
     ``errors`` prevent training; ``warnings`` are sentences about data that can be trained on but
     should not be (one class only, NaN values). ``error_count`` counts the samples with an
@@ -171,7 +172,7 @@ class Preview(Record, label="preview", rules=TOOL_RULES):
     split: str
     class_name: str
     count: int
-    examined: int
+    examined_count: int = field(metadata={KEY: "examined"})
     samples: tuple[SamplePreview, ...] = ()
     """Samples at equal distances over the whole dataset."""
     class_samples: tuple[SamplePreview, ...] = ()
@@ -190,7 +191,7 @@ class Preview(Record, label="preview", rules=TOOL_RULES):
 
     @property
     def is_complete(self) -> bool:
-        return self.examined >= self.count
+        return self.examined_count >= self.count
 
     @property
     def nan_count(self) -> int:

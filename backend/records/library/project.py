@@ -29,7 +29,8 @@ class ProjectPart:
         if self.included_names and path.partition("/")[0] not in self.included_names:
             return False
         return not any(
-            path == excluded or path.startswith(f"{excluded}/") for excluded in self.excluded_paths
+            path == excluded_path or path.startswith(f"{excluded_path}/")
+            for excluded_path in self.excluded_paths
         )
 
     def path_of(self, name: str) -> str:

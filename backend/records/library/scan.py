@@ -37,9 +37,9 @@ class SplitScan:
     """
 
     samples: int
-    examined: int
+    examined_count: int = field(metadata={KEY: "examined"})
     classes: Mapping[str, int] = field(default_factory=dict)
-    broken: tuple[BrokenSample, ...] = ()
+    broken_samples: tuple[BrokenSample, ...] = field(default=(), metadata={KEY: "broken"})
     broken_count: int = 0
     duplicates: tuple[tuple[int, ...], ...] = ()
     duplicate_count: int = 0
@@ -114,15 +114,15 @@ def _sample_count_text(count: int, split: str) -> str:
 def _unusable_findings(scan: SplitScan, split: str) -> list[ScanFinding]:
     """Return the findings that prevent training."""
     findings = []
-    if scan.broken:
-        were = "was" if scan.broken_count == 1 else "were"
+    if scan.broken_samples:
+        verb = "was" if scan.broken_count == 1 else "were"
         count_text = _sample_count_text(scan.broken_count, split)
-        message = f"{count_text} {were} not read: {scan.broken[0].message}"
-        groups = tuple(((split, sample.index),) for sample in scan.broken)
+        message = f"{count_text} {verb} not read: {scan.broken_samples[0].message}"
+        groups = tuple(((split, sample.index),) for sample in scan.broken_samples)
         findings.append(ScanFinding(message, groups))
     if scan.not_finite:
-        have = "has" if scan.not_finite == 1 else "have"
-        message = f"{_sample_count_text(scan.not_finite, split)} {have} NaN or infinite values"
+        verb = "has" if scan.not_finite == 1 else "have"
+        message = f"{_sample_count_text(scan.not_finite, split)} {verb} NaN or infinite values"
         groups = tuple(((split, index),) for index in scan.not_finite_samples)
         findings.append(ScanFinding(f"{message}, so the loss will be NaN too.", groups))
     return findings
@@ -138,5 +138,5 @@ def _pair_findings(
     if not count:
         return []
     groups = tuple(((splits[0], pair[0]), (splits[1], pair[1])) for pair in pairs)
-    are = "is" if count == 1 else "are"
-    return [ScanFinding(f"{_sample_count_text(count, split)} {are} {predicate}.", groups)]
+    verb = "is" if count == 1 else "are"
+    return [ScanFinding(f"{_sample_count_text(count, split)} {verb} {predicate}.", groups)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from backend.records.base import number_format
-from backend.records.base.schema import READ, Record
+from backend.records.base.schema import KEY, READ, Record
 from backend.records.library.preview import TOOL_RULES
 
 _MATTERS = 1e4
@@ -36,7 +36,7 @@ class LayerVariance:
             is infinite or not a number, or there is only one sample.
         gradient: The variance around zero of the gradient of the loss by its output; None if there
             is no gradient, or it is infinite or not a number.
-        broken: "output" or "gradient": which of both is the first to have a value that is infinite
+        broken_part: "output" or "gradient": the first of both that has a value that is infinite
             or not a number.
     """
 
@@ -44,7 +44,7 @@ class LayerVariance:
     kind: str
     activation: float | None
     gradient: float | None
-    broken: str = ""
+    broken_part: str = field(default="", metadata={KEY: "broken"})
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,12 @@ class DepthVariance(Record, label="list of variances", rules=TOOL_RULES):
     def judge(self) -> tuple[bool, str]:
         """Return whether depth does not hinder training, and a sentence about it."""
         # An output breaks all after it, then every gradient; a gradient those before it.
-        broken_layers = [layer for layer in self.layers if layer.broken == "output"]
-        broken_layers += [layer for layer in reversed(self.layers) if layer.broken]
+        broken_layers = [layer for layer in self.layers if layer.broken_part == "output"]
+        broken_layers += [layer for layer in reversed(self.layers) if layer.broken_part]
         if broken_layers:
+            layer = broken_layers[0]
             return False, (
-                f"The {broken_layers[0].broken} of {broken_layers[0].name} is the first that is "
-                "infinite or not a "
+                f"The {layer.broken_part} of {layer.name} is the first that is infinite or not a "
                 "number. Look for logarithms, divisions by zero and large values before it."
             )
         count = len(self.layers)

@@ -359,12 +359,12 @@ def _days_word(word: str) -> str:
 
 
 def _day(name: str) -> str:
-    for long in _LONG_DAYS:
-        if len(name) > 2 and long.lower().startswith(name.lower()):
-            return long[:3]
+    for long_name in _LONG_DAYS:
+        if len(name) > 2 and long_name.lower().startswith(name.lower()):
+            return long_name[:3]
     raise ValueError(f"“{sanitize(name)}” is not a day; the days are {', '.join(_DAYS)}.")
 
 
 def _days(word: str) -> list[int]:
-    first, *last = (_DAYS.index(name) for name in word.split("–"))
-    return [(first + n) % 7 for n in range(((last[0] if last else first) - first) % 7 + 1)]
+    start, *stops = (_DAYS.index(name) for name in word.split("–"))
+    return [(start + n) % 7 for n in range(((stops[0] if stops else start) - start) % 7 + 1)]

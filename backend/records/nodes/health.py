@@ -32,7 +32,7 @@ def missed_after_s(reading: NodeReading | None) -> float:
 
 
 def unknown_reason(reading: NodeReading | None) -> str:
-    """Return what of a node's health is not known, in words; "" if all is."""
+    """Return the part of a node's health that is not known, as text; "" if all is."""
     if reading is None:
         return "no reading yet"
     if reading.disk_free_bytes is None:
@@ -103,15 +103,16 @@ class _Sign:
     lingers: bool = False
 
 
-def _finding(previous: HealthFinding | None, sign: _Sign, now_s: float) -> HealthFinding | None:
+def _finding(finding: HealthFinding | None, sign: _Sign, now_s: float) -> HealthFinding | None:
+    """Return the finding that follows an earlier one; None if its condition is over."""
     if sign.severity is None:
-        return previous
+        return finding
     if not sign.severity:
-        if previous is None or not sign.lingers or previous.calm_readings + 1 >= CALM_READINGS:
+        if finding is None or not sign.lingers or finding.calm_readings + 1 >= CALM_READINGS:
             return None
-        return replace(previous, calm_readings=previous.calm_readings + 1)
+        return replace(finding, calm_readings=finding.calm_readings + 1)
     index, uuid = _index_and_uuid(sign.gpu) if sign.gpu is not None else (None, "")
-    since_s = previous.since_s if previous is not None else now_s
+    since_s = finding.since_s if finding is not None else now_s
     return HealthFinding(
         sign.key, sign.severity, sign.description, sign.remedy, since_s, index, uuid
     )
@@ -123,15 +124,17 @@ def _index_and_uuid(gpu: Gpu) -> tuple[int, str]:
 
 def _severity(
     value: float | None,
-    previous: HealthFinding | None,
-    warn: HealthThreshold,
-    bad: HealthThreshold | None = None,
+    finding: HealthFinding | None,
+    warn_limit: HealthThreshold,
+    bad_limit: HealthThreshold | None = None,
 ) -> str | None:
     if value is None:
         return None
-    if bad is not None and bad.holds(value, previous is not None and previous.severity == BAD):
+    if bad_limit is not None and bad_limit.holds(
+        value, finding is not None and finding.severity == BAD
+    ):
         return BAD
-    return WARN if warn.holds(value, previous is not None) else ""
+    return WARN if warn_limit.holds(value, finding is not None) else ""
 
 
 def _agent_sign(reading: NodeReading, silent_s: float, is_new: bool) -> _Sign:

@@ -32,7 +32,7 @@ class PastGpu(NamedTuple):
     use_percent: float | None = None
     memory_percent: float | None = None
     power_w: float | None = None
-    unhealthy: str = ""
+    health_problem: str = ""
     is_bad: bool = False
     """The problem was bad, not only a warning."""
     ecc_corrected: float | None = None
@@ -143,7 +143,7 @@ class HistoryParser:
 
 def _gpu(uuid: str, numbers: Sequence[object], problem: object, is_bad: bool) -> PastGpu:
     values = [_number(value) for value in (*numbers[:7], *[None] * 7)]
-    unhealthy = sanitize(str(problem), _LONGEST_PROBLEM) if problem else ""
+    health_problem = sanitize(str(problem), _LONGEST_PROBLEM) if problem else ""
     return PastGpu(
         uuid,
         values[0],
@@ -151,7 +151,7 @@ def _gpu(uuid: str, numbers: Sequence[object], problem: object, is_bad: bool) ->
         values[2],
         values[3],
         values[4],
-        unhealthy,
+        health_problem,
         is_bad,
         values[5],
         values[6],

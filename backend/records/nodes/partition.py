@@ -47,11 +47,11 @@ class Partition:
     @property
     def gpu_label(self) -> str:
         """Return how many GPUs of each type are free: "3 of 8 a100, 2 of 2"; "" without GPUs."""
-        totals, used = Counter[str](), Counter[str]()
+        totals, uses = Counter[str](), Counter[str]()
         for node in self.nodes:
             totals.update(node.gpus)
-            used.update(node.used_gpus if node.is_usable else node.gpus)
-        return ", ".join(f"{n - used[t]} of {n} {t}".rstrip() for t, n in sorted(totals.items()))
+            uses.update(node.used_gpus if node.is_usable else node.gpus)
+        return ", ".join(f"{n - uses[t]} of {n} {t}".rstrip() for t, n in sorted(totals.items()))
 
     @property
     def gpu_types(self) -> tuple[str, ...]:

@@ -102,16 +102,16 @@ class TrialResult:
 class Preflight:
     """All results, failures first. ``nodes`` are those of the job.
 
-    ``smaller`` is a placement with which a job that cannot start could start at once; () if there
-    is none, or none is needed. ``unchecked`` are the checks that were not made, each with its node;
-    they have not passed.
+    With ``smaller_placement`` a job that cannot start could start at once; () if there is none,
+    or none is needed. ``unchecked_pairs`` are the checks that were not made, each with its node;
+    these checks have not passed.
     """
 
     nodes: tuple[str, ...]
     findings: tuple[PreflightFinding, ...]
     took_s: float
-    smaller: tuple[Placement, ...] = ()
-    unchecked: tuple[tuple[str, str], ...] = ()
+    smaller_placement: tuple[Placement, ...] = ()
+    unchecked_pairs: tuple[tuple[str, str], ...] = ()
 
     @property
     def succeeded(self) -> bool:
@@ -131,15 +131,15 @@ class Preflight:
             "nodes": list(self.nodes),
             "took_s": round(self.took_s, 2),
             "findings": json_value(self.findings),
-            "smaller": json_value(self.smaller),
-            "unchecked": [{"check": check, "node": node} for check, node in self.unchecked],
+            "smaller": json_value(self.smaller_placement),
+            "unchecked": [{"check": check, "node": node} for check, node in self.unchecked_pairs],
         }
 
     @property
     def unchecked_message(self) -> str:
         """The missing checks as a sentence, or ""."""
         checks_by_node: dict[str, list[str]] = {}
-        for check, node in self.unchecked:
+        for check, node in self.unchecked_pairs:
             checks_by_node.setdefault(node, []).append(check)
         check_list = "; ".join(
             f"{', '.join(check_names)} on {node}" for node, check_names in checks_by_node.items()
@@ -160,10 +160,10 @@ class Preflight:
         ]
         failed_checks = {f.check for f in (*kept_findings, *new_findings) if not f.ok}
         remaining_unchecked = [
-            f for f in self.unchecked if f[1] not in requested_nodes.union(part.nodes)
+            f for f in self.unchecked_pairs if f[1] not in requested_nodes.union(part.nodes)
         ]
-        unchecked = (*remaining_unchecked, *part.unchecked)
-        failed_checks.update(check for check, _ in unchecked)
+        unchecked_pairs = (*remaining_unchecked, *part.unchecked_pairs)
+        failed_checks.update(check for check, _ in unchecked_pairs)
         passed_findings = [f for f in kept_findings if f.ok and f.check not in failed_checks]
         known_checks = {f.check for f in passed_findings} | failed_checks
         for finding in part.findings:
@@ -175,7 +175,7 @@ class Preflight:
             self,
             findings=(*sorted(failures, key=lambda f: f.is_warning), *passed_findings),
             took_s=part.took_s,
-            unchecked=unchecked,
+            unchecked_pairs=unchecked_pairs,
         )
 
 

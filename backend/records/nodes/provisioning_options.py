@@ -195,8 +195,8 @@ def _name_list(names: Sequence[str]) -> str:
     """ "gpu1, gpu2 and 5 more"."""
     if len(names) > _MAX_NAMES:
         return f"{', '.join(names[:2])} and {len(names) - 2} more"
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last
+    *first_names, last_name = names
+    return f"{', '.join(first_names)} and {last_name}" if first_names else last_name
 
 
 def _have(names: Sequence[str]) -> str:

@@ -162,7 +162,7 @@ class Gpu:
 
     @property
     def compute_processes(self) -> tuple[GpuProcess, ...]:
-        """Processes that compute. What only draws leaves the GPU free: a display cannot move."""
+        """Processes that compute; drawing alone leaves the GPU free: a display cannot move."""
         listed_processes = tuple(process for process in self.processes if not process.only_draws)
         unlisted_holder = self.unlisted_holder
         return listed_processes if unlisted_holder is None else (*listed_processes, unlisted_holder)
@@ -341,8 +341,8 @@ class HealthFinding:
 def worst_finding(findings: Iterable[HealthFinding]) -> HealthFinding | None:
     """Return the first bad finding, otherwise the first one; None if the node is healthy."""
     all_findings = tuple(findings)
-    bad = (finding for finding in all_findings if finding.severity == BAD)
-    return next(bad, next(iter(all_findings), None))
+    bad_findings = (finding for finding in all_findings if finding.severity == BAD)
+    return next(bad_findings, next(iter(all_findings), None))
 
 
 def problems_by_gpu(findings: Iterable[HealthFinding]) -> dict[str, str]:

@@ -24,9 +24,9 @@ from backend.records.jobs.placement import THIS_COMPUTER, Placement, parse_place
 SCHEMA = 1
 PROCESSES_PER_CORE = 4
 """Limit of processes for each core: more would only wait for each other."""
-LOWEST, HIGHEST = -100, 100
-LONGEST_S = 366 * 86400.0
-STEP = 1024.0
+MIN_PRIORITY, MAX_PRIORITY = -100, 100
+MAX_LENGTH_S = 366 * 86400.0
+POSITION_STEP = 1024.0
 """Distance between the positions of two jobs that were queued one after the other."""
 
 
@@ -158,7 +158,7 @@ class QueueEntry(Record, label="queued job", newest_schema=SCHEMA, rules=STRICT)
         entry = super().from_dict(raw)
         if entry.not_before:
             parse_time(entry.not_before)
-        if not isfinite(entry.position) or not 0 <= entry.length_s <= LONGEST_S:
+        if not isfinite(entry.position) or not 0 <= entry.length_s <= MAX_LENGTH_S:
             raise ValueError("queued job without a place, or with an impossible length")
         return entry
 
@@ -197,7 +197,7 @@ class QueuedJob:
         return f"{self.entry.reason} {self.message}".lstrip()
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``--json`` prints of it."""
+        """Return the fields that ``--json`` prints."""
         entry = self.entry
         return {
             "id": entry.job_id,
@@ -242,14 +242,14 @@ def position_between(previous_position: float | None, next_position: float | Non
         return 0.0
     if previous_position is None:
         assert next_position is not None
-        return next_position - STEP
+        return next_position - POSITION_STEP
     if next_position is None:
-        return previous_position + STEP
+        return previous_position + POSITION_STEP
     position = (previous_position + next_position) / 2
     return position if previous_position < position < next_position else None
 
 
-FORMS = "18:30, 2026-12-24 06:00, +2h, or +1d (the same time tomorrow)"
+START_TIME_FORMS = "18:30, 2026-12-24 06:00, +2h, or +1d (the same time tomorrow)"
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 _DELAY = re.compile(r"\+ ?(\d{1,4}) ?([mhd])")
 _UNITS = {"m": 60, "h": 3600}
@@ -267,30 +267,30 @@ def parse_start_time(text: str, now: datetime, zone: tzinfo | None = None) -> da
     """
     text = text.strip()
     now = now.astimezone(zone)
-    today = now.replace(tzinfo=None)
-    delay, clock = _DELAY.fullmatch(text), _CLOCK.fullmatch(text)
-    if delay and delay[2] in _UNITS:
-        utc = now.astimezone(timezone.utc) + timedelta(seconds=int(delay[1]) * _UNITS[delay[2]])
-        return utc.astimezone(zone)
-    if delay:
-        return _on_clock(today + timedelta(days=int(delay[1])), zone)
-    if clock:
-        clock_time = today.replace(
-            hour=int(clock[1]), minute=int(clock[2]), second=0, microsecond=0
+    local_now = now.replace(tzinfo=None)
+    delay_match, clock_match = _DELAY.fullmatch(text), _CLOCK.fullmatch(text)
+    if delay_match and delay_match[2] in _UNITS:
+        delay = timedelta(seconds=int(delay_match[1]) * _UNITS[delay_match[2]])
+        return (now.astimezone(timezone.utc) + delay).astimezone(zone)
+    if delay_match:
+        return _on_clock(local_now + timedelta(days=int(delay_match[1])), zone)
+    if clock_match:
+        clock_time = local_now.replace(
+            hour=int(clock_match[1]), minute=int(clock_match[2]), second=0, microsecond=0
         )
         # An hour that comes twice may be ahead for the second time; one that a change skips today
         # comes again tomorrow.
-        days = (
+        clock_times = (
             clock_time,
             clock_time.replace(fold=1),
             *(clock_time + timedelta(days=n) for n in (1, 2)),
         )
-        times = [_on_clock(day, zone) for day in days if _exists_on_clock(day, zone)]
+        times = [_on_clock(day, zone) for day in clock_times if _exists_on_clock(day, zone)]
         return next(candidate for candidate in times if _utc(candidate) > _utc(now))
     try:
         parsed_time = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
-        raise ValueError(f"“{sanitize(text)}” is not a time; use {FORMS}.") from None
+        raise ValueError(f"“{sanitize(text)}” is not a time; use {START_TIME_FORMS}.") from None
     if parsed_time.tzinfo is not None:
         return parsed_time.astimezone(zone)
     if not _exists_on_clock(parsed_time, zone):

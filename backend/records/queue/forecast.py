@@ -35,11 +35,11 @@ def seconds_to_start(
     """
     start_times: dict[str, float | None] = {}
     reservations: list[tuple[NodeUse, float | None]] = [
-        (use, running.remaining_s) for running in cluster_state.running for use in running.uses
+        (use, job.remaining_s) for job in cluster_state.running_jobs for use in job.uses
     ]
     entries = sorted_entries(entries)
-    coming = reservations_of(entries, cluster_state.now)
-    reserving_ids = {reservation.entry.job_id for reservation in coming}
+    coming_reservations = reservations_of(entries, cluster_state.now)
+    reserving_ids = {reservation.entry.job_id for reservation in coming_reservations}
     for entry in sorted(entries, key=lambda entry: entry.job_id not in reserving_ids):
         reason = outcomes[entry.job_id]
         if reason is None:
@@ -48,7 +48,8 @@ def seconds_to_start(
             start = None
         else:
             start = _earliest_start(entry, reservations, cluster_state)
-            start = start if start is None else _after(coming, entry, start, cluster_state.now)
+            if start is not None:
+                start = _after(coming_reservations, entry, start, cluster_state.now)
         start_times[entry.job_id] = start
         is_coming = entry.job_id in reserving_ids
         if reason is None or (reason.cause in _ENDS_BY_ITSELF and not is_coming):

@@ -79,7 +79,7 @@ class ClusterState:
 
     now: datetime
     nodes: Mapping[str, NodeView]
-    running: Sequence[RunningJob] = ()
+    running_jobs: Sequence[RunningJob] = ()
     is_paused: bool = False
     pause_suffix: str = ""
 
@@ -95,10 +95,10 @@ class Reservation:
     def overlaps(self, other: Reservation) -> bool:
         return other.start < self.end and self.start < other.end
 
-    def competing_use(self, uses: Iterable[NodeUse]) -> NodeUse | None:
-        """Return the first of ``uses`` that needs a reserved GPU or core."""
+    def competing_use(self, node_uses: Iterable[NodeUse]) -> NodeUse | None:
+        """Return the first of ``node_uses`` that needs a reserved GPU or core."""
         own_uses = self.entry.uses
-        return next((s for s in uses if any(s.competes_with(use) for use in own_uses)), None)
+        return next((s for s in node_uses if any(s.competes_with(use) for use in own_uses)), None)
 
     def blocks(self, entry: QueueEntry, job_start: datetime) -> bool:
         """Return whether a job that starts then would reach into this time."""
@@ -150,7 +150,9 @@ def wait_reasons(
             started_job = RunningJob(
                 entry.job_id, entry.name, entry.uses, entry.lasts_s, entry.sweep
             )
-            cluster_state = replace(cluster_state, running=(*cluster_state.running, started_job))
+            cluster_state = replace(
+                cluster_state, running_jobs=(*cluster_state.running_jobs, started_job)
+            )
         elif reason.cause in _RESERVING_CAUSES:
             earlier_entries.append(entry)
     return reasons
@@ -239,7 +241,7 @@ def _disk_reason(entry: QueueEntry, cluster_state: ClusterState) -> WaitReason |
 def _at_once_reason(entry: QueueEntry, cluster_state: ClusterState) -> WaitReason | None:
     if not entry.sweep:
         return None
-    trial_count = sum(running.sweep == entry.sweep for running in cluster_state.running)
+    trial_count = sum(job.sweep == entry.sweep for job in cluster_state.running_jobs)
     if trial_count < entry.at_once:
         return None
     verb = "runs" if trial_count == 1 else "run"
@@ -404,16 +406,16 @@ def _busy_reason(entry: QueueEntry, cluster_state: ClusterState) -> WaitReason |
         node = cluster_state.nodes[use.node]
         label = node_label(use.node)
         competing_uses = [
-            (running, running_use)
-            for running in cluster_state.running
-            for running_use in running.uses
+            (job, running_use)
+            for job in cluster_state.running_jobs
+            for running_use in job.uses
             if running_use.competes_with(use)
         ]
         if use.gpus and competing_uses:
-            running, running_use = competing_uses[0]
+            job, running_use = competing_uses[0]
             shared_gpus = [node.gpus[gpu] for gpu in use.gpus if gpu in running_use.gpus]
             return WaitReason(
-                Cause.BUSY, f"“{sanitize(running.name)}” is on {shared_gpus[0]} of {label}."
+                Cause.BUSY, f"“{sanitize(job.name)}” is on {shared_gpus[0]} of {label}."
             )
         used_processes = sum(running_use.processes for _, running_use in competing_uses)
         if used_processes and used_processes + use.processes > node.cores:

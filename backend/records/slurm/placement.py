@@ -42,8 +42,8 @@ _WORD = re.compile(r"[A-Za-z0-9_.@:+-]*")
 
 
 def _slurm_setting(kind: str, label: str, default: Any, **options: Any) -> Any:
-    where = {"section": WHERE_SECTION, "term": "Slurm", "is_changeable": True}
-    return setting(kind, label, default, **where, **options)
+    shared_options = {"section": WHERE_SECTION, "term": "Slurm", "is_changeable": True}
+    return setting(kind, label, default, **shared_options, **options)
 
 
 @dataclass(frozen=True)
@@ -156,18 +156,18 @@ def job_comment(job_id: str, run: int) -> str:
 
 
 def sbatch_command(
-    placement: SlurmPlacement, job_id: str, run: int, log: str, lane: str = ""
+    placement: SlurmPlacement, job_id: str, run: int, log: str, lane_name: str = ""
 ) -> tuple[str, ...]:
     """Return the command that reads the script of `batch_script` and prints the job's number.
 
     Args:
-        lane: See `lane_names`; "" for a job that waits for no other one.
+        lane_name: See `lane_names`; "" for a job that waits for no other one.
         run: The run that was submitted; a job that Slurm queues again makes later ones, too.
         log: Path of the file for the output of the script and the messages of Slurm.
     """
     options: dict[str, object] = {
-        "job-name": lane or job_name(job_id),
-        "dependency": "singleton" if lane else "",
+        "job-name": lane_name or job_name(job_id),
+        "dependency": "singleton" if lane_name else "",
         "comment": job_comment(job_id, run),
         "output": log.replace("%", "%%"),
         "open-mode": "append",
@@ -272,9 +272,9 @@ def _partition_errors(
         )
     limit_s = placement.time_limit_s or partition.time_limit_s
     if limit_s and partition.time_limit_s and limit_s > partition.time_limit_s:
-        longest = format_time(partition.time_limit_s)
+        longest_text = format_time(partition.time_limit_s)
         yield PlacementError(
-            f"The time limit is above that of the partition {partition.name}, {longest}.",
+            f"The time limit is above that of the partition {partition.name}, {longest_text}.",
             "Choose a shorter one; with “Requeue” the job continues after it.",
         )
     elif limit_s and limit_s < SHORTEST_LIMIT_S:
@@ -286,10 +286,10 @@ def _partition_errors(
     if len(suitable_nodes) < placement.nodes:
         kind = f" {placement.gpu_type}" if placement.gpu_type else ""
         gpus = f" with {placement.gpus}{kind} GPUs" if placement.gpus else ""
-        down = "; ".join(f"{n.name} is {n.state}" for n in partition.nodes if not n.is_usable)
+        reason = "; ".join(f"{n.name} is {n.state}" for n in partition.nodes if not n.is_usable)
         yield PlacementError(
             f"The partition {partition.name} has {len(suitable_nodes)} usable nodes{gpus}, "
-            f"and the job asks for {placement.nodes}{f' ({down})' if down else ''}.",
+            f"and the job asks for {placement.nodes}{f' ({reason})' if reason else ''}.",
             "Choose fewer nodes or GPUs, or another partition.",
         )
 

@@ -6,9 +6,9 @@ Standard library only and Python 3.9: the nodes import this.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from backend.records.base.schema import Record
+from backend.records.base.schema import KEY, Record
 from backend.records.slurm.job import SlurmJob
 from backend.records.slurm.placement import SlurmPlacement, job_comment, job_name
 
@@ -24,16 +24,16 @@ class Submission(Record, label="submission to Slurm"):
     placement: SlurmPlacement
     log: str
     number: str = ""
-    lane: str = ""
+    lane_name: str = field(default="", metadata={KEY: "lane"})
 
 
-def is_own(job: SlurmJob, job_id: str, lane: str = "") -> bool:
+def is_own(job: SlurmJob, job_id: str, lane_name: str = "") -> bool:
     """Return whether a job of Slurm is that of ``job_id``: Slurm uses numbers again.
 
     Slurm's accounting may have no comments.
     """
     own_comment, comment = (c.rpartition(":")[0] for c in (job_comment(job_id, 0), job.comment))
-    return job.name == (lane or job_name(job_id)) and comment in ("", own_comment)
+    return job.name == (lane_name or job_name(job_id)) and comment in ("", own_comment)
 
 
 def emptiest_lane(lanes: Sequence[str], jobs: Iterable[SlurmJob]) -> str:

@@ -289,7 +289,7 @@ def sweep_of_study(
     form: FormName,
     placements: Sequence[Placement],
     library: Mapping[str, str],
-    added: Mapping[GalleryPart, str] = MappingProxyType({}),
+    added_parts: Mapping[GalleryPart, str] = MappingProxyType({}),
 ) -> tuple[Sweep, tuple[tuple[str, int], ...]]:
     """Return the jobs as a sweep, and the row and the seed of each.
 
@@ -298,14 +298,14 @@ def sweep_of_study(
     Args:
         placements: Where the jobs run; () for this computer, or the cluster that the study names.
         library: The dataset, loader and model of jobs whose file names none.
-        added: The references of entries of the gallery that are in the library.
+        added_parts: The references of entries of the gallery that are in the library.
 
     Raises:
-        ValueError: No row can run on these places, or one needs more processes than they have.
+        ValueError: No row can run on these places, or a row needs more processes than these have.
     """
     rows = rows_for(study, form, placements)
     cells = [(row, seed) for seed in study.form(form).seeds for row in rows]
-    sweep = _sweep(study, form, cells, placements, library, added)
+    sweep = _sweep(study, form, cells, placements, library, added_parts)
     return sweep, tuple((row.name, seed) for row, seed in cells)
 
 
@@ -315,12 +315,12 @@ def _sweep(
     cells: Iterable[tuple[StudyRow, int]],
     placements: Sequence[Placement],
     library: Mapping[str, str] = dict.fromkeys(LIBRARY_KEYS, "digits"),
-    added: Mapping[GalleryPart, str] = MappingProxyType({}),
+    added_parts: Mapping[GalleryPart, str] = MappingProxyType({}),
 ) -> Sweep:
     points = []
     for row, seed in cells:
         values = {
-            key: added.get(value, value.name) if isinstance(value, GalleryPart) else value
+            key: added_parts.get(value, value.name) if isinstance(value, GalleryPart) else value
             for key, value in _values(study, form, row).items()
         }
         # A script takes no model and no loader.
@@ -328,11 +328,11 @@ def _sweep(
         process_count = row.workers + _servers(values)
         scheduler = next((key for key in SCHEDULERS if f"{key}.cluster" in values), None)
         if scheduler is not None and not placements:
-            where = _cluster_size(row, process_count, values, scheduler)
+            placement_values = _cluster_size(row, process_count, values, scheduler)
         else:
             values = {k: v for k, v in values.items() if k.partition(".")[0] not in SCHEDULERS}
-            where = {"placement": _placement(row, process_count, placements)}
-        values = {**library_values, **values, "seed": seed, **where}
+            placement_values = {"placement": _placement(row, process_count, placements)}
+        values = {**library_values, **values, "seed": seed, **placement_values}
         points.append(Point(f"{ROW_SEPARATOR} {row.name} seed={seed}", tuple(values.items())))
     return Sweep({"name": study.title}, points=tuple(points))
 

@@ -150,11 +150,11 @@ class StudyTable:
                 "By seed: the mean difference of jobs with the same seed and its 95 % interval, "
                 "not corrected for the number of rows."
             )
-        busy = max((row.busy or 0.0 for row in self.rows), default=0.0)
-        if busy:
+        busy_share = max((row.busy or 0.0 for row in self.rows), default=0.0)
+        if busy_share:
             remarks.append(
-                f"* Other programs used up to {100 * busy:.0f} % of the processors meanwhile, so "
-                "these times are too long."
+                f"* Other programs used up to {100 * busy_share:.0f} % of the processors "
+                "meanwhile, so these times are too long."
             )
         environments = (job.environment for job in self.jobs)
         ran_on = dict.fromkeys(_environment_label(e) for e in environments if e is not None)
@@ -163,121 +163,128 @@ class StudyTable:
 
 def study_table(
     study: Study,
-    started: StartedStudy,
+    started_study: StartedStudy,
     measures_by_job: Mapping[str, JobMeasures],
-    busy: Mapping[str, float] = MappingProxyType({}),
+    busy_shares: Mapping[str, float] = MappingProxyType({}),
     environments: Mapping[str, RunEnvironment] = MappingProxyType({}),
 ) -> StudyTable:
     """Return the table.
 
     Args:
         measures_by_job: The measures of the finished jobs, by id.
-        busy: The share of the processors that other programs used during a job, where known.
+        busy_shares: The share of the processors that other programs used during a job, where known.
         environments: Of the finished jobs, where known.
     """
-    rows, form = study.rows_of(started.form), study.form(started.form)
-    further_measures = (*study.further_measures, *form.further_measures)
-    published_on = form.published_on or study.published_on
-    measures_by_cell: dict[tuple[str, int], JobMeasures] = {
-        (job.row, job.seed): measures_by_job[job.id]
-        for job in started.jobs
-        if job.id in measures_by_job
-    }
-    first_rows: dict[str, StudyRow] = {}
-    for row in rows:
-        first_rows.setdefault(row.series, row)
-    seeds = form.seeds
+    return _TableMaker(study, started_study, measures_by_job, busy_shares, environments).table()
 
-    def value_of(row: StudyRow, measure: Measure, seed: int) -> float | None:
-        base_row, own_measures = first_rows[row.series], measures_by_cell.get((row.name, seed))
-        base_measures = measures_by_cell.get((base_row.name, seed))
+
+class _TableMaker:
+    def __init__(
+        self,
+        study: Study,
+        started_study: StartedStudy,
+        measures_by_job: Mapping[str, JobMeasures],
+        busy_shares: Mapping[str, float],
+        environments: Mapping[str, RunEnvironment],
+    ) -> None:
+        self._study, self._form = study, study.form(started_study.form)
+        self._rows = study.rows_of(started_study.form)
+        self._finished_jobs = [job for job in started_study.jobs if job.id in measures_by_job]
+        self._started_study, self._measures_by_job = started_study, measures_by_job
+        self._busy_shares, self._environments = busy_shares, environments
+        self._further_measures = (*study.further_measures, *self._form.further_measures)
+        self._measures = (study.measure, *self._further_measures)
+        self._measures_by_cell = {
+            (job.row, job.seed): measures_by_job[job.id] for job in self._finished_jobs
+        }
+        self._first_rows: dict[str, StudyRow] = {}
+        for row in self._rows:
+            self._first_rows.setdefault(row.series, row)
+        self._cells = {row.name: self._cell(row, study.measure) for row in self._rows}
+        has_test_error = Measure.TEST_ERROR in self._further_measures
+        self._compared_measure = Measure.TEST_ERROR if has_test_error else study.measure
+
+    def table(self) -> StudyTable:
+        study, table_rows = self._study, tuple(map(self._table_row, self._rows))
+        compared_measure = self._compared_measure
+        seed_column = Column(compared_measure.label, compared_measure.unit)
+        columns = tuple(Column(measure.label, measure.unit) for measure in self._measures)
+        return StudyTable(
+            *(study.title, study.question, study.source, self._form.note),
+            *(self._started_study.form, columns[0], columns[1:], study.x),
+            rows=table_rows,
+            seeds=self._form.seeds,
+            published_on=self._form.published_on or study.published_on,
+            jobs=tuple(
+                JobValues(
+                    *(job.row, job.seed, job.id, self._measures_by_job[job.id]),
+                    *(self._busy_shares.get(job.id), self._environments.get(job.id)),
+                )
+                for job in self._finished_jobs
+            ),
+            seed_column=seed_column if any(row.against for row in table_rows) else None,
+            has_own_mean=not RELATIVE.keys().isdisjoint(self._measures),
+        )
+
+    def _table_row(self, row: StudyRow) -> TableRow:
+        study, cell, reference = self._study, self._cells[row.name], self._reference_of(row)
+        mean, is_timed = cell.mean, not TIMED.isdisjoint(self._measures)
+        job_count = sum(job.row == row.name for job in self._started_study.jobs)
+        finished_ids = [job.id for job in self._finished_jobs if job.row == row.name]
+        shares = [self._busy_shares.get(job_id, 0.0) for job_id in finished_ids if is_timed]
+        means = [self._cells[peer.name].mean for peer in self._rows if peer.series == row.series]
+        is_other_data = self._form.published_on or study.published_on
+        return TableRow(
+            *(row.name, row.series, row.plot_x, job_count, cell, row.published),
+            tuple(self._cell(row, measure) for measure in self._further_measures),
+            None
+            if mean is None or row.published is None or is_other_data
+            else mean - row.published,
+            study.best and mean is not None and mean == min(m for m in means if m is not None),
+            max((share for share in shares if share > _BUSY_SHARE), default=None),
+            *(() if reference is None else (reference.name, self._difference(row, reference))),
+        )
+
+    def _value(self, row: StudyRow, measure: Measure, seed: int) -> float | None:
+        base_row = self._first_rows[row.series]
+        base_measures = self._measures_by_cell.get((base_row.name, seed))
         if row is base_row and measure in RELATIVE:
             # Compared with itself, each job would be its own mean, and the row had no spread.
             base_measure = RELATIVE[measure]
             peers = (
-                measures_by_cell.get((row.name, peer_seed), {}).get(base_measure)
-                for peer_seed in seeds
+                self._measures_by_cell.get((row.name, peer_seed), {}).get(base_measure)
+                for peer_seed in self._form.seeds
             )
             mean = cell_of([value for value in peers if value is not None]).mean
             base_measures = None if mean is None else {base_measure: mean}
+        own_measures = self._measures_by_cell.get((row.name, seed))
         return _value(measure, row, base_row, own_measures, base_measures)
 
-    def cell(row: StudyRow, measure: Measure) -> Cell:
-        values = (value_of(row, measure, seed) for seed in seeds)
+    def _cell(self, row: StudyRow, measure: Measure) -> Cell:
+        values = (self._value(row, measure, seed) for seed in self._form.seeds)
         return cell_of([value for value in values if value is not None])
 
-    cells = {row.name: cell(row, study.measure) for row in rows}
-    compared_measure = (
-        Measure.TEST_ERROR if Measure.TEST_ERROR in further_measures else study.measure
-    )
-
-    def reference_of(row: StudyRow) -> StudyRow | None:
+    def _reference_of(self, row: StudyRow) -> StudyRow | None:
         """Return the row that a row is compared with by seed."""
-        name = row.against or study.against
-        in_series = [peer for peer in rows if name and peer.series == name]
-        means = {peer.name: cells[peer.name].mean for peer in in_series}
-        best = min((mean for mean in means.values() if mean is not None), default=None)
-        for peer in rows:
-            if name and peer is not row and (peer.name == name or means.get(peer.name, "") == best):
+        name = row.against or self._study.against
+        if not name:
+            return None
+        in_series = [peer for peer in self._rows if peer.series == name]
+        means = {peer.name: self._cells[peer.name].mean for peer in in_series}
+        best_mean = min((mean for mean in means.values() if mean is not None), default=None)
+        for peer in self._rows:
+            if peer is not row and (peer.name == name or means.get(peer.name, "") == best_mean):
                 return peer
         return None
 
-    def seed_difference(row: StudyRow, reference: StudyRow) -> Cell:
+    def _difference(self, row: StudyRow, reference: StudyRow) -> Cell:
+        """Return the difference of two rows in jobs with the same seed."""
+        measure = self._compared_measure
         pairs = (
-            (value_of(row, compared_measure, s), value_of(reference, compared_measure, s))
-            for s in seeds
+            (self._value(row, measure, seed), self._value(reference, measure, seed))
+            for seed in self._form.seeds
         )
-        return cell_of(
-            [
-                own_value - reference_value
-                for own_value, reference_value in pairs
-                if own_value is not None and reference_value is not None
-            ]
-        )
-
-    is_timed = not TIMED.isdisjoint((study.measure, *further_measures))
-
-    def table_row(row: StudyRow) -> TableRow:
-        ids = [job.id for job in started.jobs if job.row == row.name]
-        shares = [
-            busy[job_id]
-            for job_id in ids
-            if is_timed and job_id in measures_by_job and job_id in busy
-        ]
-        mean = cells[row.name].mean
-        series = [cells[job_id.name].mean for job_id in rows if job_id.series == row.series]
-        reference = reference_of(row)
-        return TableRow(
-            *(row.name, row.series, row.plot_x, len(ids), cells[row.name], row.published),
-            tuple(cell(row, measure) for measure in further_measures),
-            None if mean is None or row.published is None or published_on else mean - row.published,
-            study.best
-            and mean is not None
-            and mean == min(job_id for job_id in series if job_id is not None),
-            max((job_id for job_id in shares if job_id > _BUSY_SHARE), default=None),
-            *(() if reference is None else (reference.name, seed_difference(row, reference))),
-        )
-
-    table_rows = tuple(map(table_row, rows))
-    seed_column = Column(compared_measure.label, compared_measure.unit)
-    columns = tuple(
-        Column(measure.label, measure.unit) for measure in (study.measure, *further_measures)
-    )
-    return StudyTable(
-        *(study.title, study.question, study.source, form.note, started.form),
-        *(columns[0], columns[1:], study.x, table_rows, seeds),
-        published_on=published_on,
-        jobs=tuple(
-            JobValues(
-                *(job.row, job.seed, job.id, measures_by_job[job.id]),
-                *(busy.get(job.id), environments.get(job.id)),
-            )
-            for job in started.jobs
-            if job.id in measures_by_job
-        ),
-        seed_column=seed_column if any(row.against for row in table_rows) else None,
-        has_own_mean=not RELATIVE.keys().isdisjoint((study.measure, *further_measures)),
-    )
+        return cell_of([a - b for a, b in pairs if a is not None and b is not None])
 
 
 def cell_of(values: list[float]) -> Cell:

@@ -88,7 +88,7 @@ def parallel_plot(
     rows = [flat_settings.effective_settings(view) for view in views]
     keys = dict.fromkeys(key for settings in rows for key in settings)
     # A setting that only some jobs have adds nothing to the setting that it depends on.
-    differing = [
+    differing_keys = [
         key for key in keys if len({settings[key] for settings in rows if key in settings}) > 1
     ]
     metrics = rated_metrics(views)
@@ -97,7 +97,7 @@ def parallel_plot(
     values = [_value(view, metric) for view in views]
     axes: list[ParallelAxis] = []
     columns: list[Sequence[tuple[float | None, str]]] = []
-    for key in differing:
+    for key in differing_keys:
         axis, column = setting_axis(key, [settings.get(key) for settings in rows])
         axes.append(axis)
         columns.append(column)

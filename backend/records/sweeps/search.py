@@ -190,6 +190,6 @@ class SearchResult:
 
     @property
     def best(self) -> Proposal | None:
-        rated = [t for t in self.trials if t.value is not None and t.state == COMPLETE]
+        rated_trials = [t for t in self.trials if t.value is not None and t.state == COMPLETE]
         sign = -1.0 if self.search.mode == "max" else 1.0
-        return min(rated, key=lambda trial: sign * (trial.value or 0.0), default=None)
+        return min(rated_trials, key=lambda trial: sign * (trial.value or 0.0), default=None)

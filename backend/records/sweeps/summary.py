@@ -49,40 +49,40 @@ class FoldState:
 
 
 def sweep_summary(tag: str, jobs: Sequence[JobSummary]) -> JobSummary:
-    """Return the row for these jobs, of which there is at least one.
+    """Return the row for these jobs, at least one.
 
-    Its progress is their mean, its times are the first start and the last end, and its best metric
-    is the best of theirs if all are rated by the same one.
+    Its progress is the mean of the jobs, its times are the first start and the last end, and its
+    best metric is the best of all jobs if one metric rates them all.
     """
-    jobs = sorted(jobs, key=lambda line: (line.created_s, line.id))
-    states = [line.state for line in jobs]
+    jobs = sorted(jobs, key=lambda summary: (summary.created_s, summary.id))
+    states = [job.state for job in jobs]
     state = min(states, key=_LOUDEST_FIRST.index)
-    live_jobs = [line for line in jobs if line.group == LIVE_GROUP]
+    live_jobs = [job for job in jobs if job.group == LIVE_GROUP]
     queued_count = sum(state.is_queued for state in states)
-    best = _best_job(jobs)
-    started = min((line.started_s for line in jobs if line.started_s), default=0.0)
-    shared_tokens = shared_token_count([line.name for line in jobs])
+    best_job = _best_job(jobs)
+    started_s = min((job.started_s for job in jobs if job.started_s), default=0.0)
+    shared_tokens = shared_token_count([job.name for job in jobs])
     return JobSummary(
         id=tag,
-        name=sweep_title(tag, [line.name for line in jobs]),
+        name=sweep_title(tag, [job.name for job in jobs]),
         state=state,
-        progress=sum(_progress(line) for line in jobs) / len(jobs),
-        best_metric=None if best is None else best.best_metric,
-        nodes=tuple(dict.fromkeys(node for line in jobs for node in line.nodes)),
-        world_size=sum(line.world_size for line in live_jobs),
-        uses_gpus=any(line.uses_gpus for line in live_jobs),
+        progress=sum(_progress(job) for job in jobs) / len(jobs),
+        best_metric=None if best_job is None else best_job.best_metric,
+        nodes=tuple(dict.fromkeys(node for job in jobs for node in job.nodes)),
+        world_size=sum(job.world_size for job in live_jobs),
+        uses_gpus=any(job.uses_gpus for job in live_jobs),
         created_s=jobs[0].created_s,
-        started_s=started,
-        ended_s=0.0 if live_jobs or queued_count else max(line.ended_s for line in jobs),
-        earlier_gpu_s=_total(_gpu_s_at(line, started) for line in jobs if line.run),
-        energy_j=_total(line.energy_j for line in jobs if line.run),
-        run=max(line.run for line in jobs),
-        user=", ".join(dict.fromkeys(line.user for line in jobs if line.user)),
+        started_s=started_s,
+        ended_s=0.0 if live_jobs or queued_count else max(job.ended_s for job in jobs),
+        earlier_gpu_s=_total(_gpu_s_at(job, started_s) for job in jobs if job.run),
+        energy_j=_total(job.energy_j for job in jobs if job.run),
+        run=max(job.run for job in jobs),
+        user=", ".join(dict.fromkeys(job.user for job in jobs if job.user)),
         tags=_common_tags(jobs),
         eta_s=_eta_s(live_jobs) if live_jobs and not queued_count else None,
-        best_mode="" if best is None else best.best_mode,
+        best_mode="" if best_job is None else best_job.best_mode,
         sweep=SweepCount(
-            ids=tuple(line.id for line in jobs),
+            ids=tuple(job.id for job in jobs),
             live=len(live_jobs),
             queued=queued_count,
             finished=states.count(JobState.FINISHED),
@@ -90,18 +90,18 @@ def sweep_summary(tag: str, jobs: Sequence[JobSummary]) -> JobSummary:
             failed=states.count(JobState.ERROR) + states.count(JobState.LOST),
             common=shared_tokens,
             drafts=states.count(JobState.CREATED),
-            best_job="" if best is None else job_label(best.name, shared_tokens),
+            best_job="" if best_job is None else job_label(best_job.name, shared_tokens),
         ),
     )
 
 
-def _gpu_s_at(line: JobSummary, started: float) -> float | None:
-    """Return a job's GPU seconds, without what a running one will be counted since ``started``."""
-    if not line.uses_gpus:
+def _gpu_s_at(summary: JobSummary, started_s: float) -> float | None:
+    """Return a job's GPU seconds, without those of a running job since ``started_s``."""
+    if not summary.uses_gpus:
         return 0.0
-    if line.group != LIVE_GROUP or line.earlier_gpu_s is None:
-        return line.gpu_s(0.0)
-    return line.earlier_gpu_s - line.world_size * (line.started_s - started)
+    if summary.group != LIVE_GROUP or summary.earlier_gpu_s is None:
+        return summary.gpu_s(0.0)
+    return summary.earlier_gpu_s - summary.world_size * (summary.started_s - started_s)
 
 
 def _total(values: Iterable[float | None]) -> float | None:
@@ -111,16 +111,16 @@ def _total(values: Iterable[float | None]) -> float | None:
     return sum(known_values) if all_values and len(known_values) == len(all_values) else None
 
 
-def _progress(line: JobSummary) -> float:
-    return 1.0 if line.state is JobState.FINISHED else line.progress or 0.0
+def _progress(summary: JobSummary) -> float:
+    return 1.0 if summary.state is JobState.FINISHED else summary.progress or 0.0
 
 
 def _best_job(jobs: Sequence[JobSummary]) -> JobSummary | None:
-    rated_jobs = [(line.best_metric, line) for line in jobs if line.best_metric is not None]
-    if len({(metric[0], line.best_mode) for metric, line in rated_jobs}) != 1:
+    rated_jobs = [(job.best_metric, job) for job in jobs if job.best_metric is not None]
+    if len({(metric[0], job.best_mode) for metric, job in rated_jobs}) != 1:
         return None
     # NaN is better than no value, and worse than every number.
-    numbers = [(metric[1], line) for metric, line in rated_jobs if metric[1] == metric[1]]
+    numbers = [(metric[1], job) for metric, job in rated_jobs if metric[1] == metric[1]]
     if not numbers or not numbers[0][1].best_mode:
         return None
     sign = -1.0 if numbers[0][1].best_mode == "max" else 1.0
@@ -151,10 +151,10 @@ def _is_readable(tokens: Sequence[str]) -> bool:
 
 
 def _common_tags(jobs: Sequence[JobSummary]) -> tuple[str, ...]:
-    common = set.intersection(*(set(line.tags) for line in jobs))
-    return tuple(tag for tag in jobs[0].tags if tag in common and not tag.startswith(TAG))
+    common_tags = set.intersection(*(set(job.tags) for job in jobs))
+    return tuple(tag for tag in jobs[0].tags if tag in common_tags and not tag.startswith(TAG))
 
 
-def _eta_s(live: Sequence[JobSummary]) -> float | None:
-    etas = [line.eta_s for line in live]
+def _eta_s(live_jobs: Sequence[JobSummary]) -> float | None:
+    etas = [job.eta_s for job in live_jobs]
     return max((eta for eta in etas if eta is not None), default=None) if None not in etas else None

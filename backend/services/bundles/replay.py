@@ -157,7 +157,7 @@ class ReplayService:
         )
         return replace(
             result,
-            original=original_id,
+            original_id=original_id,
             replay=job_id,
             differences=recorded_differences,
             message=_message(result, recorded_differences, tolerance, original_update.view),
@@ -187,22 +187,22 @@ def _planned_environment(view: JobView) -> RunEnvironment:
 
 
 def first_difference(
-    original: HistoryUpdate, replay: HistoryUpdate, tolerance: float = TOLERANCE
+    origin: HistoryUpdate, replay: HistoryUpdate, tolerance: float = TOLERANCE
 ) -> ReplayResult:
     """Return the first step at which two curves differ by more than ``tolerance`` (relative)."""
     replay_indexes = {int(step): index for index, step in enumerate(replay.steps)}
-    common = [
+    common_names = [
         (k, replay_indexes[int(s)], int(s))
-        for k, s in enumerate(original.steps)
+        for k, s in enumerate(origin.steps)
         if int(s) in replay_indexes
     ]
     names = [
-        name for name in original.metrics if name in replay.metrics and name not in _IGNORED_METRICS
+        name for name in origin.metrics if name in replay.metrics and name not in _IGNORED_METRICS
     ]
-    result = ReplayResult("", "", True, "", steps=len(common))
-    for original_index, replay_index, step in common:
+    result = ReplayResult("", "", True, "", steps=len(common_names))
+    for original_index, replay_index, step in common_names:
         for name in names:
-            a = float(original.metrics[name][original_index])
+            a = float(origin.metrics[name][original_index])
             b = float(replay.metrics[name][replay_index])
             if not _are_close(a, b, tolerance):
                 return replace(
@@ -227,10 +227,10 @@ def _finite_or_none(value: float) -> float | None:
 
 
 def _message(
-    result: ReplayResult, recorded_differences: Sequence[str], tolerance: float, original: JobView
+    result: ReplayResult, recorded_differences: Sequence[str], tolerance: float, origin: JobView
 ) -> str:
     difference_text = "; ".join(recorded_differences)
-    name = f"{original.name} ({original.id})"
+    name = f"{origin.name} ({origin.id})"
     if result.is_same:
         steps = "the one step" if result.steps == 1 else f"all {result.steps} steps"
         text = f"The same curve: {steps} that this job and {name} made agree within "

@@ -300,8 +300,8 @@ class BundleService:
         return ImportedJob(
             view=self._jobs.queries.show(job_id),
             origin=origin_text,
-            imported=tuple(f"{kind.value} {reference}" for kind, reference in imported_items),
-            reused=tuple(reused_labels),
+            imported_items=tuple(f"{kind.value} {reference}" for kind, reference in imported_items),
+            reused_items=tuple(reused_labels),
             notes=tuple(notes),
         )
 

@@ -36,8 +36,8 @@ def usable_settings(bundle: VerifiedArchive) -> JobConfig:
         raise BackendError(
             f"{name} cannot be imported: it contains no {JOB_FILE}.", REMEDY
         ) from error
-    parsed = parse_job(raw)
-    finding = parsed.errors[0].message if parsed.errors else job_name_error(manifest.name)
+    parsed_job = parse_job(raw)
+    finding = parsed_job.errors[0].message if parsed_job.errors else job_name_error(manifest.name)
     required_keys = (
         ("script", *(["dataset"] * ("dataset" in raw))) if "script" in raw else _TRAINING_KEYS
     )
@@ -52,10 +52,10 @@ def usable_settings(bundle: VerifiedArchive) -> JobConfig:
         finding = finding or _checkpoint_finding(bundle)
     if manifest.status.state.is_live or manifest.status.run > 1_000_000:
         finding = finding or "its job had not ended"
-    if finding or parsed.config is None:
+    if finding or parsed_job.config is None:
         raise BackendError(f"{name} cannot be imported: {finding.rstrip('.')}.", REMEDY)
     _check_python(bundle)
-    return parsed.config
+    return parsed_job.config
 
 
 def _checkpoint_finding(bundle: VerifiedArchive) -> str:

@@ -51,16 +51,16 @@ class ComparisonService:
 
     def poll(self, job_id: str, cursor: object = None) -> ComparedUpdate:
         """Read a job: its current view, the new points of its curves, and its figures."""
-        previous = cursor if isinstance(cursor, _Cursor) else None
-        update = self._jobs.poll(job_id, None if previous is None else previous.inner)
-        if previous is not None and update.history.drop_from:
+        own_cursor = cursor if isinstance(cursor, _Cursor) else None
+        update = self._jobs.poll(job_id, None if own_cursor is None else own_cursor.inner)
+        if own_cursor is not None and update.history.drop_from:
             # The repeated steps may have had the best value: count again.
-            previous, update = None, self._jobs.poll(job_id)
+            own_cursor, update = None, self._jobs.poll(job_id)
         history = update.history
-        is_restart = previous is None or history.drop_from == 0
-        previous_figures = RunFigures() if previous is None or is_restart else previous.figures
-        last_step_s = math.nan if previous is None or is_restart else previous.last_step_s
-        run_start_s = math.nan if previous is None or is_restart else previous.run_start_s
+        is_restart = own_cursor is None or history.drop_from == 0
+        previous_figures = RunFigures() if own_cursor is None or is_restart else own_cursor.figures
+        last_step_s = math.nan if own_cursor is None or is_restart else own_cursor.last_step_s
+        run_start_s = math.nan if own_cursor is None or is_restart else own_cursor.run_start_s
         figures, run_start_s = _add_figures(previous_figures, history, last_step_s, run_start_s)
         if len(history.seconds):
             last_step_s = float(history.seconds[-1])
@@ -194,17 +194,17 @@ def _field(value: float) -> str:
 
 
 def _add_figures(
-    previous: RunFigures, history: HistoryUpdate, last_step_s: float, run_start_s: float
+    base: RunFigures, history: HistoryUpdate, last_step_s: float, run_start_s: float
 ) -> tuple[RunFigures, float]:
-    """Add the new points to ``previous``; return also the seconds of the last run's first step.
+    """Add the new points to ``base``; return also the seconds of the last run's first step.
 
     Args:
-        last_step_s: Seconds of the last step in ``previous``; NaN without steps.
+        last_step_s: Seconds of the last step in ``base``; NaN without steps.
         run_start_s: Seconds of the first step of its last run; NaN without steps.
     """
     import numpy as np
 
-    metrics = dict(previous.metrics)
+    metrics = dict(base.metrics)
     for name, values in history.metrics.items():
         column = np.asarray(values, np.float64)
         finite = column[np.isfinite(column)]
@@ -229,8 +229,8 @@ def _add_figures(
     is_timed = seconds[1:] != run_starts_s[np.cumsum(is_run_start)]
     figures = RunFigures(
         metrics,
-        previous.seconds + float(durations[is_counted].sum()),
-        previous.steps + int(is_timed.sum()),
-        previous.untimed_steps + int((~is_timed).sum()),
+        base.seconds + float(durations[is_counted].sum()),
+        base.steps + int(is_timed.sum()),
+        base.untimed_steps + int((~is_timed).sum()),
     )
     return figures, float(run_starts_s[-1])

@@ -105,10 +105,10 @@ class JobFeed:
 
     def _changed_ids(self, resting_summaries: Sequence[JobSummary]) -> Iterator[str]:
         started_s = time.monotonic()
-        newest, older = resting_summaries[:_NEWEST_JOBS], resting_summaries[_NEWEST_JOBS:]
-        offset = self._scan_offset % len(older) if older else 0
+        new_jobs, old_jobs = resting_summaries[:_NEWEST_JOBS], resting_summaries[_NEWEST_JOBS:]
+        offset = self._scan_offset % len(old_jobs) if old_jobs else 0
         checked_count = 0
-        for summary in chain(newest, islice(older, offset, None), islice(older, offset)):
+        for summary in chain(new_jobs, islice(old_jobs, offset, None), islice(old_jobs, offset)):
             # However slow the data root is, each read makes some progress.
             is_batch_end = checked_count % _CHECK_BATCH == 0
             may_end = is_batch_end and checked_count >= _NEWEST_JOBS + _CHECK_BATCH
@@ -118,7 +118,7 @@ class JobFeed:
             if self._jobs.has_changed(summary):
                 yield summary.id
             worker_yield.pause()
-        self._scan_offset = offset + max(0, checked_count - len(newest))
+        self._scan_offset = offset + max(0, checked_count - len(new_jobs))
 
     def _forget_old(self, ids: Sequence[str]) -> None:
         """Keep whole views only of active jobs, and of those created or ended recently."""

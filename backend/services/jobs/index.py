@@ -174,12 +174,12 @@ class JobIndex:
         )
 
     def _replace(self, slot: int, summary: JobSummary) -> None:
-        previous, self.summaries[slot] = self.summaries[slot], summary
+        previous_summary, self.summaries[slot] = self.summaries[slot], summary
         self._sweeps.put(slot, summary)
         for key, numbers in list(self._values_by_key.items()):
             if key in _NUMBERS:
                 numbers[slot] = _NUMBERS[key](summary)
-            elif _TEXTS[key](previous) != _TEXTS[key](summary):
+            elif _TEXTS[key](previous_summary) != _TEXTS[key](summary):
                 del self._values_by_key[key]
 
     def find(
@@ -299,10 +299,10 @@ class JobIndex:
         if query.group is not None:
             mask &= self._values("group") == query.group
         if query.low is not None or query.high is not None:
-            best = self._values("best")
+            best_values = self._values("best")
             low = -inf if query.low is None else query.low
             high = inf if query.high is None else query.high
-            mask &= (best >= low) & (best <= high)
+            mask &= (best_values >= low) & (best_values <= high)
         for value, predicate in (
             (query.tag, lambda summary: query.tag in summary.tags),
             (query.user, lambda summary: summary.user == query.user),
@@ -345,9 +345,9 @@ class JobIndex:
             token in (summary := summaries[slot]).text or token in summary.settings
             for slot in slots.tolist()
         ]
-        filtered = np.zeros_like(mask)
-        filtered[slots[np.array(is_match, bool)]] = True
-        return filtered
+        filter_mask = np.zeros_like(mask)
+        filter_mask[slots[np.array(is_match, bool)]] = True
+        return filter_mask
 
     def _filter(self, mask: Mask, predicate: Callable[[JobSummary], bool]) -> Mask:
         summaries = self.summaries
@@ -355,9 +355,9 @@ class JobIndex:
         is_match = np.fromiter(
             (predicate(summaries[slot]) for slot in slots.tolist()), bool, len(slots)
         )
-        filtered = np.zeros_like(mask)
-        filtered[slots[is_match]] = True
-        return filtered
+        filter_mask = np.zeros_like(mask)
+        filter_mask[slots[is_match]] = True
+        return filter_mask
 
     def _default_order(
         self, slots: npt.NDArray[np.intp], queue_positions: Mapping[str, int]

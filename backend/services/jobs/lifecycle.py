@@ -402,10 +402,10 @@ def _with_changes(
             f"{fixed_labels[0]} cannot change when a job is resumed.",
             f"Clone the job. A resume may change: {', '.join(CHANGEABLE)}.",
         )
-    parsed = with_changes(file.config, changes)
-    if parsed.config is None:
+    parsed_job = with_changes(file.config, changes)
+    if parsed_job.config is None:
         raise BackendError(
-            " ".join(error.message_for(label(error.path)) for error in parsed.errors),
+            " ".join(error.message_for(label(error.path)) for error in parsed_job.errors),
             "Choose other values; nothing was started.",
         )
-    return replace(file, config=parsed.config)
+    return replace(file, config=parsed_job.config)

@@ -33,8 +33,8 @@ class SingleLog:
         index = self._index
         return LogSize(index.lines, index.size_bytes, index.generation, index.begins_at)
 
-    def lines(self, first: int, count: int) -> LogLines:
-        return LogLines(max(0, first), self._index.read(first, count), self._index.generation)
+    def lines(self, start: int, count: int) -> LogLines:
+        return LogLines(max(0, start), self._index.read(start, count), self._index.generation)
 
     def find(self, text: str, from_line: int, progress: Progress) -> LogMatches:
         searched_lines = self._index.whole_lines
@@ -83,12 +83,12 @@ class CombinedLogs:
         begins_at = max((index.begins_at for index in self._indexes.values()), default=0)
         return LogSize(self._total, size, self._generation, begins_at)
 
-    def lines(self, first: int, count: int) -> LogLines:
-        first = max(0, first)
-        total_stop = min(first + count, self._total)
+    def lines(self, start: int, count: int) -> LogLines:
+        start = max(0, start)
+        total_stop = min(start + count, self._total)
         lines: list[str] = []
         sources: list[str] = []
-        position = first
+        position = start
         while position < total_stop:
             stretch = bisect_right(self._starts, position) - 1
             source = self._names[self._sources[stretch]]
@@ -101,7 +101,7 @@ class CombinedLogs:
             lines += texts
             sources += [source] * len(texts)
             position += len(texts)
-        return LogLines(first, tuple(lines), self._generation, tuple(sources))
+        return LogLines(start, tuple(lines), self._generation, tuple(sources))
 
     def find(self, text: str, from_line: int, progress: Progress) -> LogMatches:
         line_numbers: list[int] = []
@@ -151,7 +151,7 @@ class CombinedLogs:
 @dataclass
 class _OpenLog:
     log: SingleLog | CombinedLogs
-    busy: threading.Lock = field(default_factory=threading.Lock)
+    use_lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class LogService:
@@ -174,10 +174,10 @@ class LogService:
         with self._acquire(job_id, source) as log:
             return log.read_size(progress or Progress())
 
-    def lines(self, job_id: str, source: str, first: int, count: int) -> LogLines:
-        """Return lines from number ``first`` on, up to the size that was last read."""
+    def lines(self, job_id: str, source: str, start: int, count: int) -> LogLines:
+        """Return lines from ``start`` on, up to the size that was last read."""
         with self._acquire(job_id, source) as log:
-            return log.lines(first, count)
+            return log.lines(start, count)
 
     def find(
         self,
@@ -189,15 +189,15 @@ class LogService:
     ) -> LogMatches:
         """Find the lines that contain ``text``, ignoring case."""
         # A search takes long, and the visible lines must not wait for it.
-        with self._acquire(job_id, source, exclusive=False) as log:
+        with self._acquire(job_id, source, is_exclusive=False) as log:
             return log.find(text, from_line, progress or Progress())
 
     def first_error(self, job_id: str, source: str, progress: Progress | None = None) -> int | None:
         """Return the number of the first line that looks like an error."""
-        with self._acquire(job_id, source, exclusive=False) as log:
+        with self._acquire(job_id, source, is_exclusive=False) as log:
             return log.first_error(progress or Progress())
 
-    def _acquire(self, job_id: str, source: str, exclusive: bool = True) -> _LogAccess:
+    def _acquire(self, job_id: str, source: str, is_exclusive: bool = True) -> _LogAccess:
         with self._lock:
             key = (job_id, source)
             if key not in self._open_logs:
@@ -205,7 +205,7 @@ class LogService:
                 while len(self._open_logs) > _MAX_OPEN_LOGS:
                     self._open_logs.popitem(last=False)
             self._open_logs.move_to_end(key)
-            return _LogAccess(self._open_logs[key], source, exclusive)
+            return _LogAccess(self._open_logs[key], source, is_exclusive)
 
     def _make_log(self, job_id: str, source: str) -> SingleLog | CombinedLogs:
         folder = self._root.job(job_id)
@@ -225,19 +225,19 @@ class LogService:
 class _LogAccess:
     """The access of one call to a log; turns errors into `BackendError`."""
 
-    def __init__(self, open_log: _OpenLog, source: str, exclusive: bool) -> None:
+    def __init__(self, open_log: _OpenLog, source: str, is_exclusive: bool) -> None:
         self._open_log = open_log
         self._source = source
-        self._exclusive = exclusive
+        self._is_exclusive = is_exclusive
 
     def __enter__(self) -> SingleLog | CombinedLogs:
-        if self._exclusive:
-            self._open_log.busy.acquire()
+        if self._is_exclusive:
+            self._open_log.use_lock.acquire()
         return self._open_log.log
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if self._exclusive:
-            self._open_log.busy.release()
+        if self._is_exclusive:
+            self._open_log.use_lock.release()
         if isinstance(error, OSError):
             log_label = f"rank {self._source}" if self._source.isdecimal() else self._source
             raise BackendError(

@@ -101,13 +101,13 @@ class PredictionService:
             BackendError: The file exists already, or cannot be written.
         """
         require_free(output)
-        partial = partial_path(output)
+        partial_file = partial_path(output)
         try:
             with as_backend_error(f"The predictions cannot be written to {output}"):
-                shutil.copyfile(prediction.table, partial)
-            put_in_place(partial, output)
+                shutil.copyfile(prediction.table, partial_file)
+            put_in_place(partial_file, output)
         finally:
-            partial.unlink(missing_ok=True)
+            partial_file.unlink(missing_ok=True)
         return output.absolute()
 
     def _run(
@@ -121,7 +121,7 @@ class PredictionService:
         with as_backend_error(f"Nothing can be written into {self._cache}"):
             self._cache.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._remove_old_tables()
-        partial = partial_path(table)
+        partial_file = partial_path(table)
         path = Path(record.path)
         try:
             with (
@@ -134,7 +134,7 @@ class PredictionService:
                     {
                         **request,
                         "checkpoint": str(checkpoint_file.absolute()),
-                        "table": str(partial),
+                        "table": str(partial_file),
                     },
                     Prediction.from_dict,
                     "The prediction",
@@ -142,9 +142,9 @@ class PredictionService:
                     progress,
                 )
             with as_backend_error(f"Nothing can be written into {self._cache}"):
-                os.replace(partial, table)
+                os.replace(partial_file, table)
         finally:
-            partial.unlink(missing_ok=True)
+            partial_file.unlink(missing_ok=True)
         return prediction
 
     def _remove_old_tables(self) -> None:
@@ -189,9 +189,9 @@ def _tool_request(selection: PredictionInput) -> tuple[dict[str, Any], tuple[str
 def _list_files(paths: tuple[str, ...]) -> dict[str, os.stat_result]:
     """Return files by their paths; of a folder, all files that are not hidden."""
     files: dict[str, os.stat_result] = {}
-    pending = [expand_home(path).absolute() for path in reversed(paths)]
-    while pending:
-        path = pending.pop()
+    pending_paths = [expand_home(path).absolute() for path in reversed(paths)]
+    while pending_paths:
+        path = pending_paths.pop()
         with as_backend_error(f"{path} cannot be read"):
             if not path.is_dir():
                 files[str(path)] = path.stat()
@@ -201,12 +201,12 @@ def _list_files(paths: tuple[str, ...]) -> dict[str, os.stat_result]:
                 for entry in entries:
                     if not entry.name.startswith(".") and not entry.is_symlink():
                         children.append(Path(entry.path))
-                    if len(children) + len(files) + len(pending) > MAX_FILES:
+                    if len(children) + len(files) + len(pending_paths) > MAX_FILES:
                         raise BackendError(
                             f"{path} has more than {number_format.count(MAX_FILES)} files.",
                             "Choose a smaller folder, or import it as a dataset.",
                         )
-            pending += sorted(children, reverse=True)
+            pending_paths += sorted(children, reverse=True)
     if not files:
         raise BackendError(f"There is no file in {paths[0]}.", "Choose another folder.")
     return files

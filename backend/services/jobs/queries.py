@@ -88,19 +88,19 @@ class JobQueries:
                     _unanswered_view(cursor.view, cursor.reader, error), _EMPTY_HISTORY, cursor
                 )
             raise
-        previous = cursor
-        if not isinstance(previous, _Cursor):
-            previous = _Cursor(None, self._state_reader(folder))
-        run_state = previous.reader.read()
+        previous_cursor = cursor
+        if not isinstance(previous_cursor, _Cursor):
+            previous_cursor = _Cursor(None, self._state_reader(folder))
+        run_state = previous_cursor.reader.read()
         file = read_job(folder)
         with as_backend_error(f"The history of the job {job_id} could not be read"):
             # The reader has reported already that the data root does not answer.
             with suppress(Unreachable):
                 self._root.files.refresh_history(folder)
-            history, next_cursor = self._read_history(folder.history, previous.history)
+            history, next_cursor = self._read_history(folder.history, previous_cursor.history)
         view = self._update_catalogue(self._view(folder, file, run_state))
         history = with_ends(self._with_epochs(history, view), folder)
-        return RunUpdate(view, history, _Cursor(next_cursor, previous.reader, view))
+        return RunUpdate(view, history, _Cursor(next_cursor, previous_cursor.reader, view))
 
     def wait(
         self,
@@ -179,8 +179,8 @@ class JobQueries:
             self._root.files.refresh_history(earlier_folder)
             history = self._whole_history(earlier_folder.history)
             policy = file.config.checkpoint
-            best = best_value(list_checkpoints(earlier_folder, policy), policy)
-        view = view_of(file, run_history.status_or_lost(earlier_folder), best)
+            metric = best_value(list_checkpoints(earlier_folder, policy), policy)
+        view = view_of(file, run_history.status_or_lost(earlier_folder), metric)
         return RunUpdate(view, self._with_epochs(history, view))
 
     def checkpoints(self, job_id: str) -> tuple[Checkpoint, ...]:
@@ -309,7 +309,9 @@ class JobQueries:
 
     def _state_reader(self, folder: OpenJob) -> RunStateReader:
         return RunStateReader(
-            folder, silent=self._node_watch.silent, submitted_condition=self._submitted_condition
+            folder,
+            silent_nodes=self._node_watch.silent_nodes,
+            submitted_condition=self._submitted_condition,
         )
 
     def read(self, job_id: str) -> tuple[OpenJob, JobFile, JobView]:
@@ -322,14 +324,14 @@ class JobQueries:
     def _view(self, folder: OpenJob, file: JobFile, run_state: RunState) -> JobView:
         status = run_state.status
         policy = file.config.checkpoint
-        best = None
+        metric = None
         if status.run:
             with as_backend_error(f"The checkpoints of the job {file.id} could not be read"):
                 checkpoints = list_checkpoints(folder, policy)
-            best = best_value(checkpoints, policy)
+            metric = best_value(checkpoints, policy)
             if run_state.uncertainty or status.state.is_over:
                 status = with_progress(status, folder, checkpoints)
-        view = view_of(file, status, best, run_state.uncertainty or " ".join(run_state.problems))
+        view = view_of(file, status, metric, run_state.uncertainty or " ".join(run_state.problems))
         if file.config.allocation is not None:
             # Its batch script writes which nodes the scheduler chose.
             launch = launch_of(folder.launch, status.run)

@@ -36,9 +36,9 @@ def run_folder(folder: OpenJob, run: int) -> OpenJob:
     Raises:
         BackendError: There is no such run.
     """
-    newest = folder.newest_run()
-    if not 0 < run <= newest:
-        remedy = f"Its runs are 1 to {newest}." if newest else "It has never run."
+    newest_run = folder.newest_run()
+    if not 0 < run <= newest_run:
+        remedy = f"Its runs are 1 to {newest_run}." if newest_run else "It has never run."
         raise BackendError(f"The job {folder.job_id} has no run {run}.", remedy)
     folders = earlier_folders(folder)
     last_run = min((number for number in folders if number >= run), default=0)

@@ -162,7 +162,7 @@ class JobSweeps:
         return is_open
 
     def _apply(self, folds: Mapping[str, bool], is_open: npt.NDArray[np.bool_]) -> None:
-        for tag, folded in folds.items():
+        for tag, fold in folds.items():
             slot = self._slot_of_tag.get(tag)
             if slot is not None:
-                is_open[slot] = not folded
+                is_open[slot] = not fold

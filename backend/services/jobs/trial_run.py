@@ -63,7 +63,7 @@ class TrialRunService:
         self,
         job_id: str,
         on_state: Callable[[JobState], None] = lambda state: None,
-        cancelled: Callable[[], bool] = lambda: False,
+        is_cancelled: Callable[[], bool] = lambda: False,
         placement: Sequence[Placement] = (),
     ) -> TrialResult:
         """Train one batch of a job on its nodes; the job itself does not change.
@@ -72,7 +72,7 @@ class TrialRunService:
 
         Raises:
             BackendError: The trial could not be started; none of its files remain.
-            Cancelled: ``cancelled`` returned True, and the ranks have ended.
+            Cancelled: ``is_cancelled`` returned True, and the ranks have ended.
         """
         started_s = time.monotonic()
         file = self._read_job(job_id)
@@ -83,7 +83,7 @@ class TrialRunService:
         trial = replace(file, config=config)
         with self._open_folder(trial.config) as folder:
             self._starter.start(folder, replace(trial, id=folder.job_id), _RUN, steps_limit=_STEPS)
-            run_state = self._wait(folder, on_state, cancelled)
+            run_state = self._wait(folder, on_state, is_cancelled)
         return _result(run_state, file.config, time.monotonic() - started_s)
 
     def measure(
@@ -91,13 +91,13 @@ class TrialRunService:
         config: JobConfig,
         pins: Mapping[str, Pin],
         on_state: Callable[[JobState], None] = lambda state: None,
-        cancelled: Callable[[], bool] = lambda: False,
+        is_cancelled: Callable[[], bool] = lambda: False,
     ) -> Measurement:
         """Train a job that does not exist for some seconds, as its run would.
 
         Raises:
             BackendError: It could not be started, or it failed; none of its files remain.
-            Cancelled: ``cancelled`` returned True, and the ranks have ended.
+            Cancelled: ``is_cancelled`` returned True, and the ranks have ended.
         """
         started_s = time.monotonic()
         first_step_s: float | None = None
@@ -119,7 +119,7 @@ class TrialRunService:
         with self._open_folder(trial_config) as folder:
             file = JobFile(folder.job_id, trial_config, pins, "", "", "", "", ())
             self._starter.start(folder, file, _RUN)
-            run_state = self._wait(folder, on_state, cancelled, is_enough)
+            run_state = self._wait(folder, on_state, is_cancelled, is_enough)
             sizes = [c.bytes for c in list_checkpoints(folder, trial_config.checkpoint)]
         took_s = time.monotonic() - started_s
         has_ended = run_state.state in (JobState.FINISHED, JobState.INTERRUPTED)
@@ -174,14 +174,14 @@ class TrialRunService:
         self,
         folder: OpenJob,
         on_state: Callable[[JobState], None],
-        cancelled: Callable[[], bool],
+        is_cancelled: Callable[[], bool],
         is_enough: Callable[[RunState], bool] = lambda run_state: False,
     ) -> RunState:
         """Wait until the trial has ended; stop it once ``is_enough`` returns True."""
         reader = RunStateReader(folder)
         deadline_s = time.monotonic() + _LIMIT_S
         reported_state = None
-        is_cancelled = is_stopping = False
+        was_cancelled = is_stopping = False
         is_handed_over = scheduler_of_run(folder.attempt(_RUN)) is not None
         while True:
             run_state = reader.read()
@@ -191,12 +191,12 @@ class TrialRunService:
                 reported_state = run_state.state
                 on_state(reported_state)
             if not run_state.state.is_live or (is_stopping and time.monotonic() > deadline_s):
-                if is_cancelled:
+                if was_cancelled:
                     raise Cancelled
                 return run_state
-            is_cancelled = is_cancelled or cancelled()
+            was_cancelled = was_cancelled or is_cancelled()
             is_over = is_enough(run_state) or time.monotonic() > deadline_s
-            if not is_stopping and (is_cancelled or is_over):
+            if not is_stopping and (was_cancelled or is_over):
                 is_stopping = True
                 job_files.request_stop(folder, _RUN)
                 is_queued = is_handed_over and not folder.attempt(_RUN).supervisor.exists()

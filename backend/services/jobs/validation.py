@@ -107,13 +107,13 @@ class JobValidator:
         self._find_jobs = find_jobs
 
     def check(self, raw: Mapping[str, Any]) -> CheckedJob:
-        parsed = parse_job(raw)
+        result = parse_job(raw)
         nodes = self.node_states()
-        default_strategy = "ddp" if _lacks_horovod(parsed.draft, nodes) else StrategyConfig.name
+        default_strategy = "ddp" if _lacks_horovod(result.draft, nodes) else StrategyConfig.name
         strategy = raw.get("strategy", {})
         if isinstance(strategy, Mapping) and "name" not in strategy and "script" not in raw:
-            parsed = parse_job({**raw, "strategy": {"name": default_strategy, **strategy}})
-        checked_job = CheckedJob(parsed.config, parsed.draft, list(parsed.errors), default_strategy)
+            result = parse_job({**raw, "strategy": {"name": default_strategy, **strategy}})
+        checked_job = CheckedJob(result.config, result.draft, list(result.errors), default_strategy)
         # References are resolved even if other settings are invalid.
         for key, kind in KINDS.items():
             reference = raw.get(key)
@@ -126,9 +126,9 @@ class JobValidator:
             self._check_entry(checked_job, checked_job.pins["script"])
         # Everything that does not depend on an invalid setting is checked, too.
         if not checked_job.has_error("start_from"):
-            self._check_start_from(checked_job, parsed.draft.start_from)
+            self._check_start_from(checked_job, result.draft.start_from)
         if not checked_job.has_error("placement"):
-            self._check_placements(checked_job, parsed.draft, nodes)
+            self._check_placements(checked_job, result.draft, nodes)
         return checked_job
 
     def require_placement(self, config: JobConfig) -> None:
@@ -382,10 +382,10 @@ class JobValidator:
         entries = {n: state.entry for n, state in nodes.items() if state.entry is not None}
         clusters = [n for n, entry in entries.items() if entry.scheduler == scheduler.key]
         if name not in clusters:
-            known = f"Known clusters: {', '.join(clusters)}." if clusters else "There is none."
+            hint = f"Known clusters: {', '.join(clusters)}." if clusters else "There is none."
             checked_job.add_error(
                 f"{scheduler.key}.cluster",
-                f"There is no {scheduler.name} cluster “{sanitize(name)}”. {known}",
+                f"There is no {scheduler.name} cluster “{sanitize(name)}”. {hint}",
             )
         elif not entries[name].is_ready:
             message = f"{name} is not set up; set it up first."

@@ -100,18 +100,18 @@ class StallWatch(Progress):
         super().__init__()
         self._progress = progress
         self._limit_s = limit_s
-        self._done = self._total = 0.0
+        self._done_amount = self._total = 0.0
         self._title = ""
         self._changed_s = time.monotonic()
 
-    def step(self, done: float, total: float, title: str) -> None:
+    def step(self, done_amount: float, total: float, title: str) -> None:
         if total or title != self._title:
-            self._done, self._total, self._title = done, total, title
+            self._done_amount, self._total, self._title = done_amount, total, title
             self._changed_s = time.monotonic()
         elif self._total and time.monotonic() - self._changed_s > self._limit_s:
             raise ToolError(
-                f"A sample after number {count(int(self._done))} was not read within "
+                f"A sample after number {count(int(self._done_amount))} was not read within "
                 f"{self._limit_s:.0f} s and cannot be interrupted ({title}).",
                 "Find what hangs in __getitem__: a C library, a file on a dead share, a lock.",
             )
-        self._progress.step(self._done, self._total, title)
+        self._progress.step(self._done_amount, self._total, title)

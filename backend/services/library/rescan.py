@@ -77,8 +77,8 @@ class Rescan:
         return RescanReport(
             **counts,
             jobs=len(views),
-            forgotten=(*forgotten_labels, *(f"job {job_id}" for job_id in removed_job_ids)),
-            swept=tuple(removed_staging_labels),
+            forgotten_items=(*forgotten_labels, *(f"job {job_id}" for job_id in removed_job_ids)),
+            removed_imports=tuple(removed_staging_labels),
             problems=tuple(problems),
         )
 

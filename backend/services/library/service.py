@@ -238,15 +238,15 @@ class LibraryService:
 
         return library_files.list_files(folder), read
 
-    def changes(self, kind: Kind, newer: str, older: str = "") -> VersionChanges:
+    def changes(self, kind: Kind, newer_version: str, older_version: str = "") -> VersionChanges:
         """Return the changes in a version; by default, since the previous version.
 
         Raises:
             BackendError: There is no such version, or no previous version.
         """
-        newer_folder = self._folder(kind, newer)
-        if older:
-            older_folder = self._folder(kind, older)
+        newer_folder = self._folder(kind, newer_version)
+        if older_version:
+            older_folder = self._folder(kind, older_version)
         else:
             versions = library_files.versions(self._root, kind, newer_folder.name)
             earlier_versions = [version for version in versions if version < newer_folder.version]
@@ -600,7 +600,7 @@ class _PartProgress(Progress):
     def is_cancelled(self) -> bool:
         return self._progress.is_cancelled
 
-    def step(self, done: float, total: float, title: str) -> None:
-        fraction = done / total if total else 0.0
+    def step(self, done_amount: float, total: float, title: str) -> None:
+        fraction = done_amount / total if total else 0.0
         title = f"{self._kind.value.capitalize()}: {title}"
         self._progress.step(self._start_bytes + fraction * self._size, self._total, title)

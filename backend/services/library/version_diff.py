@@ -19,16 +19,16 @@ _Version = tuple[str, Mapping[str, str]]
 
 
 def compare_versions(
-    older: _Version, newer: _Version, read_text: Callable[[str, str], str]
+    older_version: _Version, newer_version: _Version, read_text: Callable[[str, str], str]
 ) -> VersionChanges:
     """Compare the files of two versions.
 
     Args:
-        older: The reference, and the SHA-256 of each file by path.
-        newer: As ``older``, of the newer version.
+        older_version: The reference, and the SHA-256 of each file by path.
+        newer_version: As ``older_version``, of the newer version.
         read_text: Reads a file, by reference and path; raises BackendError if it is not text.
     """
-    (_, older_hashes), (_, newer_hashes) = older, newer
+    (_, older_hashes), (_, newer_hashes) = older_version, newer_version
     added_paths = sorted(newer_hashes.keys() - older_hashes.keys())
     removed_paths = sorted(older_hashes.keys() - newer_hashes.keys())
     changed_paths = sorted(
@@ -37,15 +37,15 @@ def compare_versions(
         if older_hashes[path] != newer_hashes[path]
     )
     paths = sorted((*changed_paths, *added_paths, *removed_paths))
-    all_lines = _changed_lines((older, newer), paths[:_MAX_FILES], read_text)
+    all_lines = _changed_lines((older_version, newer_version), paths[:_MAX_FILES], read_text)
     diff_lines = list(islice(all_lines, _MAX_LINES))
     if next(all_lines, None) is not None:
         diff_lines.append("… (cut off)")
     if len(paths) > _MAX_FILES:
         diff_lines.append(f"… (the first {_MAX_FILES} files)")
     return VersionChanges(
-        older[0],
-        newer[0],
+        older_version[0],
+        newer_version[0],
         tuple(added_paths),
         tuple(removed_paths),
         tuple(changed_paths),

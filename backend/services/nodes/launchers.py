@@ -177,7 +177,7 @@ class _JobWatch:
         self._lock = threading.Lock()
 
     def condition(self, folder: OpenJob, run: int, launcher: Launcher) -> Condition | None:
-        """Return what is known of a run; the first time it waits for an answer."""
+        """Return the known condition of a run; the first call waits for an answer."""
         key = folder.job_id, run
         with self._lock:
             is_new = key not in self._launchers
@@ -221,7 +221,7 @@ class _LocalLoginNode:
         self, argv: Sequence[str], *, input: bytes = b"", limit_s: float = 60.0
     ) -> CommandResult:
         try:
-            completed = subprocess.run(
+            process = subprocess.run(
                 argv, input=input, capture_output=True, timeout=limit_s, check=False
             )
         except FileNotFoundError as error:
@@ -233,8 +233,8 @@ class _LocalLoginNode:
         except (OSError, subprocess.TimeoutExpired) as error:
             message = f"{self._scheduler.name} does not answer: {argv[0]} did not end."
             raise Unreachable(message) from error
-        out, err = (text.decode(errors="replace") for text in (completed.stdout, completed.stderr))
-        return CommandResult(completed.returncode, out, err)
+        out, err = (text.decode(errors="replace") for text in (process.stdout, process.stderr))
+        return CommandResult(process.returncode, out, err)
 
 
 class _SshLoginNode:

@@ -139,12 +139,12 @@ class ProvisioningService:
         self,
         names: Sequence[str],
         on_change: Callable[[SetUp], None],
-        cancelled: Callable[[str], bool] = lambda name: False,
+        is_cancelled: Callable[[str], bool] = lambda name: False,
         options: SetUpOptions | None = None,
     ) -> Mapping[str, NodeEntry | BackendError]:
         """Set nodes up in parallel; return the result of each by name.
 
-        ``on_change`` is called on several threads, for one node always on the same. ``cancelled``
+        ``on_change`` is called on several threads, for one node on the same. ``is_cancelled``
         is called with each node's name.
 
         Raises:
@@ -194,7 +194,7 @@ class ProvisioningService:
                 on_change(replace(state, trusted_fingerprint=fingerprint))
 
             ready_entry = set_up(
-                entry, self._open_shell, plan, report, lambda: cancelled(entry.name)
+                entry, self._open_shell, plan, report, lambda: is_cancelled(entry.name)
             )
             node_files.write_entry(self._root, ready_entry)
             return ready_entry
@@ -228,13 +228,15 @@ class ProvisioningService:
         entries = {n: self._entry(n) for n in names if n != THIS_COMPUTER}
         relay = Relay() if len(entries) >= LEAST_NODES else None
 
-        def cancelled() -> bool:
+        def is_cancelled() -> bool:
             return progress.is_cancelled
 
         def exclusive_access(key: str) -> AbstractContextManager[None]:
             path = self._paths.wheels / f"{name}{key}.lock"
             return locked(
-                path, lambda _: report_message("Waiting for another job, which makes it"), cancelled
+                path,
+                lambda _: report_message("Waiting for another job, which makes it"),
+                is_cancelled,
             )
 
         def report_message(message: str) -> None:
@@ -246,7 +248,7 @@ class ProvisioningService:
             def report(state: SetUp) -> None:
                 report_message(f"{node_label}: {state.steps[0].message}")
 
-            steps = StepReporter(node_label, ("Packages",), report, cancelled)
+            steps = StepReporter(node_label, ("Packages",), report, is_cancelled)
             is_shared = entry is not None and entry.shares_environment
             node_info = None if entry is None or is_shared or entry.is_staged else entry.info
             accepts_wheels = node_info is not None and node_info.data_root_writable
@@ -257,7 +259,11 @@ class ProvisioningService:
                     environments.bring = partial(relay.bring, shell, steps, entry.data_root)
                 with exclusive_access("" if is_shared else f"-{node}"):
                     fetch = partial(
-                        wheels.gather_for, source, name, on_line=steps.add_line, cancelled=cancelled
+                        wheels.gather_for,
+                        source,
+                        name,
+                        on_line=steps.add_line,
+                        is_cancelled=is_cancelled,
                     )
                     steps.run_step(
                         lambda: make_environment(shell, steps, environments, python, name, fetch)
@@ -265,7 +271,7 @@ class ProvisioningService:
 
             try:
                 with as_backend_error("They cannot be written"):
-                    self._in_home(node, make_on, cancelled)
+                    self._in_home(node, make_on, is_cancelled)
             except (Cancelled, UnresolvedPackages):
                 raise
             except BackendError as error:
@@ -367,7 +373,7 @@ class ProvisioningService:
         with suppress(BackendError):
             self._root.files.refresh_nodes()
         entries = {e.name: e for e in node_files.entries(self._root) if e.installation}
-        silent = [
+        silent_nodes = [
             name for name in dict.fromkeys(names) if name in entries and self._is_silent(name)
         ]
 
@@ -375,7 +381,7 @@ class ProvisioningService:
             check_reachable(entries[name].address)
             return self.wake(name)
 
-        return dict(zip(silent, _call_for_each(wake_node, silent), strict=True))
+        return dict(zip(silent_nodes, _call_for_each(wake_node, silent_nodes), strict=True))
 
     def _is_silent(self, name: str) -> bool:
         try:
@@ -439,14 +445,14 @@ class ProvisioningService:
         self,
         node: str,
         work: Callable[[Machine, NodeHome], T],
-        cancelled: Callable[[], bool] = lambda: False,
+        is_cancelled: Callable[[], bool] = lambda: False,
     ) -> T:
         """Call ``work`` with the folder of the environments of a node, or of this computer."""
         if node == THIS_COMPUTER:
-            return work(ThisComputer(cancelled), self._local_home)
+            return work(ThisComputer(is_cancelled), self._local_home)
         entry = self._entry(node)
-        shared = entry.shares_environment
-        home = NodeHome.shared_in(PurePosixPath(entry.data_root)) if shared else home_of(entry)
+        is_shared = entry.shares_environment
+        home = NodeHome.shared_in(PurePosixPath(entry.data_root)) if is_shared else home_of(entry)
         return self._with_shell(entry, lambda shell: work(shell, home))
 
     def environments(self, node: str) -> tuple[FoundEnvironment, ...]:
@@ -511,9 +517,9 @@ class ProvisioningService:
         entry = self._entry(name)
         if entry.is_staged:
             self._require_all_is_home(name)
-        freed = self._with_shell(entry, lambda shell: unprovision.remove(entry, shell))
+        freed_bytes = self._with_shell(entry, lambda shell: unprovision.remove(entry, shell))
         node_files.write_entry(self._root, replace(entry, installation=None))
-        return freed
+        return freed_bytes
 
     def un_provision_all(self, names: Sequence[str]) -> Iterator[tuple[str, int | BackendError]]:
         """Remove everything from several nodes in turn; yield the result of each by name.

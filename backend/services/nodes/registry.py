@@ -275,12 +275,12 @@ class NodeRegistry:
         return self._forget_passphrases(self._identities(self.entry(name)))
 
     def _forget_passphrases(self, identities: Iterable[str]) -> tuple[str, ...]:
-        forgotten = []
+        forgotten_entries = []
         for identity in identities:
             was_in_memory = self._passphrases.pop(identity, None) is not None
             if self.keyring.delete(identity) or was_in_memory:
-                forgotten.append(identity)
-        return tuple(forgotten)
+                forgotten_entries.append(identity)
+        return tuple(forgotten_entries)
 
     def _identities(self, entry: NodeEntry) -> tuple[str, ...]:
         from backend.ssh.client import identities_of

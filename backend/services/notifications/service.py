@@ -129,13 +129,13 @@ class NotificationService:
             raise BackendError(error)
         if channels.mail is not None and (error := mail_error(channels.mail)):
             raise BackendError(error)
-        previous = self.channels()
-        if set(channels.targets) - set(previous.targets) or not previous.enabled_at:
+        old_channels = self.channels()
+        if set(channels.targets) - set(old_channels.targets) or not old_channels.enabled_at:
             with as_backend_error("The time of the data root cannot be read"):
                 now = datetime.fromtimestamp(now_s(self._root.files, self._root.path), UTC)
                 channels = replace(channels, enabled_at=timestamps.stamp(now, "microseconds"))
         else:
-            channels = replace(channels, enabled_at=previous.enabled_at)
+            channels = replace(channels, enabled_at=old_channels.enabled_at)
         if channels.mail is not None and password is not None:
             if not self._keyring.unavailable_reason():
                 self._keyring.store(channels.mail.account, password)
@@ -145,15 +145,15 @@ class NotificationService:
             folder.mkdir(parents=True, exist_ok=True, mode=_FOLDER_MODE)
             folder.chmod(_FOLDER_MODE)
             replace_json(self.path, channels.to_dict(), mode=_FILE_MODE)
-        self._forget_password(previous.mail, channels.mail)
+        self._forget_password(old_channels.mail, channels.mail)
         self._deliveries.clear()
         return channels
 
-    def _forget_password(self, previous: Mail | None, current: Mail | None) -> None:
+    def _forget_password(self, old_mail: Mail | None, new_mail: Mail | None) -> None:
         """Remove a password that is no longer needed."""
-        if previous is not None and (current is None or current.account != previous.account):
-            self._passwords.pop(previous.account, None)
-            self._keyring.delete(previous.account)
+        if old_mail is not None and (new_mail is None or new_mail.account != old_mail.account):
+            self._passwords.pop(old_mail.account, None)
+            self._keyring.delete(old_mail.account)
 
     def keyring_error(self) -> str:
         """Return the reason why a password is kept only until the program ends, or ""."""
@@ -250,7 +250,7 @@ class NotificationService:
             return DeliveryAttempt(_RETRY_S)
         if wait_s is None:
             del self._deliveries[job_id, run]
-        return DeliveryAttempt(wait_s, delivery.failure, delivery.failed)
+        return DeliveryAttempt(wait_s, delivery.failure, delivery.failed_target)
 
     def _tail(self, path: Path) -> bytes:
         try:

@@ -83,7 +83,7 @@ CHECKS: tuple[Check, ...] = (
         replaced_part="environment",
         uniform_option=(
             lambda entry: entry.shares_environment,
-            lambda options, shared: replace(options, shared=shared),
+            lambda options, is_shared: replace(options, shared=is_shared),
         ),
     ),
     _library_check("torch", node_judge=installation.local_setup),
@@ -236,7 +236,7 @@ BY_NAME: Mapping[str, Check] = {check.name: check for check in CHECKS}
 
 def judge(job: JobPreflight) -> tuple[tuple[PreflightFinding, ...], tuple[tuple[str, str], ...]]:
     """Return all findings, and the names of the checks without an answer, each with its node."""
-    findings, unanswered = job.findings, []
+    findings, unanswered_checks = job.findings, []
     for check in CHECKS:
         for node in job.nodes:
             try:
@@ -250,11 +250,11 @@ def judge(job: JobPreflight) -> tuple[tuple[PreflightFinding, ...], tuple[tuple[
                     check.finding(unchecked_result(node.name, (check.name,), cause), node.name)
                 )
             if reply is None and check.is_relevant(node, job):
-                unanswered.append((check, node))
+                unanswered_checks.append((check, node))
         findings += [check.finding(result) for judge in check.job_judges for result in judge(job)]
-    findings += _unexplained_findings(job, unanswered)
+    findings += _unexplained_findings(job, unanswered_checks)
     failed_names = {finding.check for finding in findings}
-    failed_names |= {check.name for check, _ in unanswered}
+    failed_names |= {check.name for check, _ in unanswered_checks}
     for check in CHECKS:
         is_failed = check.name in failed_names
         if not is_failed and any(check.is_relevant(node, job) for node in job.nodes):
@@ -262,7 +262,7 @@ def judge(job: JobPreflight) -> tuple[tuple[PreflightFinding, ...], tuple[tuple[
             findings.append(replace(finding, message=f"{finding.label}: OK"))
     order = {check.name: index for index, check in enumerate(CHECKS)}
     findings.sort(key=lambda finding: (finding.ok, finding.is_warning, order[finding.check]))
-    return tuple(findings), tuple((check.name, node.name) for check, node in unanswered)
+    return tuple(findings), tuple((check.name, node.name) for check, node in unanswered_checks)
 
 
 def judge_replies(node: NodePreflight) -> Iterator[PreflightFinding]:
@@ -274,7 +274,7 @@ def judge_replies(node: NodePreflight) -> Iterator[PreflightFinding]:
 
 
 def _unexplained_findings(
-    job: JobPreflight, unanswered: Sequence[tuple[Check, NodePreflight]]
+    job: JobPreflight, unanswered_checks: Sequence[tuple[Check, NodePreflight]]
 ) -> Iterator[PreflightFinding]:
     """Yield a finding for checks without an answer where the node has no other finding."""
     blocking_findings = [finding for finding in job.findings if finding.blocks]
@@ -282,7 +282,7 @@ def _unexplained_findings(
         return
     faulty_nodes = {node for finding in blocking_findings for node in finding.nodes}
     unexplained_checks: dict[str, list[Check]] = {}
-    for check, node in unanswered:
+    for check, node in unanswered_checks:
         missing_peers = check.missing_peers(node, job) if check.missing_peers is not None else set()
         related_checks = [c for c in CHECKS if c is check or c.probe is check.probe is not None]
         is_explained = (

@@ -117,7 +117,7 @@ class ComputeNodeCheck:
         target = PreflightTarget(
             *(label, config.placement[0], site.python, site.mpirun, site.mpi_version),
             *(site.code_root, site.data_root, ""),
-            leads=True,
+            is_head=True,
             library=config.strategy.library,
             loader_workers=config.loader_workers,
         )

@@ -60,14 +60,14 @@ def peers_without_address(node: NodePreflight, job: JobPreflight) -> set[str]:
 
 
 def peers_without_settings(node: NodePreflight, job: JobPreflight) -> set[str]:
-    is_head = node.target is None or node.target.leads
+    is_head = node.target is None or node.target.is_head
     has_settings = isinstance(node.settings_update, bool)
     return _other_nodes(node, job) if is_head and not has_settings else set()
 
 
 def untested_peers(kind: str, node: NodePreflight, job: JobPreflight) -> set[str]:
     """Return the other nodes that ``node`` should have reached and has no result for."""
-    if node.target is not None and kind == "ssh" and not node.target.leads:
+    if node.target is not None and kind == "ssh" and not node.target.is_head:
         return set()
     results = [result for result in node.connection_results if result["kind"] == kind]
     return _other_nodes(node, job) - {result["node"] for result in results}
@@ -115,8 +115,8 @@ def connection_tests(kind: str, job: JobPreflight) -> list[ConnectionTest]:
 
 
 def _load_clause(*nodes: NodePreflight) -> str:
-    loads = ((node.name, busy_load(node.listener_reply)) for node in nodes)
-    return next((f"{name} is busy ({load})" for name, load in loads if load), "")
+    busy_loads = ((node.name, busy_load(node.listener_reply)) for node in nodes)
+    return next((f"{name} is busy ({load})" for name, load in busy_loads if load), "")
 
 
 def route_findings(route_tests: Sequence[ConnectionTest]) -> Iterator[Result]:

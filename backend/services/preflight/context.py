@@ -13,6 +13,7 @@ from backend.base.errors import BackendError
 from backend.datastore.access.root_access import OpenRoot
 from backend.node.system import wording
 from backend.records.base.layout import NodeHome
+from backend.records.base.schema import KEY
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.script import REQUIREMENTS
@@ -92,7 +93,7 @@ class PreflightTarget:
     bundle: str
     data_root: str
     home: str
-    leads: bool
+    is_head: bool = field(metadata={KEY: "leads"})
     needed_bytes: int = 0
     library: str = "horovod"
     """The library besides torch; "" for the strategy "alone", which needs no mpirun."""

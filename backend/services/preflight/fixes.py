@@ -213,10 +213,10 @@ def _set_aside_foreign_files(shell: Shell, info: NodeInfo) -> None:
     """
     home = NodeHome(PurePosixPath(info.home))
     folders = [str(folder) for folder in (home.environments, home.bundles, home.wheels, home.ssh)]
-    completed = shell.run(["sh", "-c", _SET_ASIDE, "sh", *folders])
-    if not completed.ok:
+    command_end = shell.run(["sh", "-c", _SET_ASIDE, "sh", *folders])
+    if not command_end.ok:
         raise BackendError(
-            f"Files in {home.path} belong to another user: {completed.complaint}.",
+            f"Files in {home.path} belong to another user: {command_end.complaint}.",
             f"Let its administrator give it back: chown -R {info.user} {home.path}",
         )
 
@@ -273,4 +273,4 @@ def _uniform_plan(
     if not deviating_entries:
         return None
     options = set_option(options_of(entry), not read_option(deviating_entries[0]))
-    return [deviating.name for deviating in deviating_entries], options
+    return [entry.name for entry in deviating_entries], options

@@ -85,7 +85,7 @@ def probe_locally(request: Request) -> dict[str, Any]:
     """Probe this computer as `probe_node` does."""
     argv = [sys.executable, "-I", str(_SOURCE), "check", json.dumps(request)]
     try:
-        completed = subprocess.run(
+        completed_process = subprocess.run(
             argv,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -93,10 +93,10 @@ def probe_locally(request: Request) -> dict[str, Any]:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        out = error.stdout or b""
+        output = error.stdout or b""
     else:
-        out = completed.stdout
-    lines = out.decode("utf-8", "replace").splitlines()
+        output = completed_process.stdout
+    lines = output.decode("utf-8", "replace").splitlines()
     return {result["name"]: result["facts"] for result in results(lines)}
 
 

@@ -88,20 +88,24 @@ class PreflightRun:
         self.job.reservations = reservations
         self._finished_event = threading.Event()
 
-    def run(self, cancelled: Callable[[], bool]) -> Preflight:
+    def run(self, is_cancelled: Callable[[], bool]) -> Preflight:
         """See `PreflightService.run`."""
         try:
             with self._proof_folder():
                 self.collect_nodes()
-                self._query_nodes(cancelled)
-            findings, unchecked = judge(self.job)
+                self._query_nodes(is_cancelled)
+            findings, unchecked_pairs = judge(self.job)
         finally:
             self._finished_event.set()
         nodes = tuple(node.name for node in self.job.nodes)
-        preflight = Preflight(nodes, findings, self._now() - self._started_s, unchecked=unchecked)
+        preflight = Preflight(
+            nodes, findings, self._now() - self._started_s, unchecked_pairs=unchecked_pairs
+        )
         if preflight.succeeded:
             return preflight
-        return replace(preflight, smaller=smaller_placement(self._config.placement, findings))
+        return replace(
+            preflight, smaller_placement=smaller_placement(self._config.placement, findings)
+        )
 
     # Before the nodes are asked.
 
@@ -213,19 +217,19 @@ class PreflightRun:
 
     # The nodes, all at once.
 
-    def _query_nodes(self, cancelled: Callable[[], bool]) -> None:
+    def _query_nodes(self, is_cancelled: Callable[[], bool]) -> None:
         for node in self.job.target_nodes:
             thread = threading.Thread(target=self._query_node, args=(node,), name=node.name)
             thread.daemon = True
             thread.start()
         for node in self.job.target_nodes:
             while not node.finished_event.is_set():
-                if cancelled():
+                if is_cancelled():
                     raise Cancelled
                 if self._now() > self._started_s + self.job.limit_s:
                     return
                 node.finished_event.wait(_DRAIN_S)
-        if cancelled():
+        if is_cancelled():
             raise Cancelled
 
     def _query_node(self, node: NodePreflight) -> None:
@@ -356,7 +360,7 @@ class PreflightRun:
             "ssh": {},
             "ssh_config": "",
         }
-        is_head = node.target is not None and node.target.leads
+        is_head = node.target is not None and node.target.is_head
         if is_head and self._update_ssh_settings(node, entry, shell):
             request["ssh"] = {peer.name: [peer.address, peer.is_limited] for peer in peers}
             assert entry.installation is not None

@@ -60,8 +60,8 @@ class PreflightFailed(BackendError):
     def __init__(self, preflight: Preflight, config: JobConfig) -> None:
         findings = preflight.blocking_findings or preflight.warnings
         remedies = dict.fromkeys(finding.remedy for finding in findings if finding.remedy)
-        if preflight.smaller:
-            nodes = ", ".join(placement.node for placement in preflight.smaller)
+        if preflight.smaller_placement:
+            nodes = ", ".join(placement.node for placement in preflight.smaller_placement)
             remedies[f"Or run on {nodes} only."] = None
         super().__init__(" ".join(map(_message_with_nodes, findings)), " ".join(remedies))
         self.preflight = preflight
@@ -105,24 +105,21 @@ class PreflightService:
         self._fixes = PreflightFixes(self._context)
 
     def run(
-        self,
-        config: JobConfig,
-        job_id: str = "",
-        cancelled: Callable[[], bool] = lambda: False,
+        self, config: JobConfig, job_id: str = "", is_cancelled: Callable[[], bool] = lambda: False
     ) -> Preflight:
         """Run all checks.
 
         With a ``job_id`` the disk space needed comes from the job's existing checkpoints.
 
         Raises:
-            Cancelled: By ``cancelled``; probes in progress end by themselves.
+            Cancelled: By ``is_cancelled``; probes in progress end by themselves.
         """
         config = next_run_config(config)
         if config.allocation is not None:
             return self._ask_scheduler(config.allocation)
         needed_bytes = self.needed_bytes(config, job_id)
         reservations = self._reservations(config, job_id)
-        return PreflightRun(self._context, config, needed_bytes, reservations).run(cancelled)
+        return PreflightRun(self._context, config, needed_bytes, reservations).run(is_cancelled)
 
     def _ask_scheduler(self, placement: ClusterPlacement) -> Preflight:
         """Compare what a job asks for with the cluster; its scheduler checks its nodes itself."""
@@ -146,10 +143,10 @@ class PreflightService:
     def check_again(
         self,
         config: JobConfig,
-        previous: Preflight,
+        previous_preflight: Preflight,
         nodes: Sequence[str],
         job_id: str = "",
-        cancelled: Callable[[], bool] = lambda: False,
+        is_cancelled: Callable[[], bool] = lambda: False,
     ) -> Preflight:
         """Update the results after a change to ``nodes``: only these nodes are checked again.
 
@@ -158,26 +155,28 @@ class PreflightService:
         the job are dropped.
 
         Raises:
-            Cancelled: By ``cancelled``.
+            Cancelled: By ``is_cancelled``.
         """
         head = config.placement[0].node
         node_names = [placement.node for placement in config.placement]
         changed_nodes = [name for name in node_names if name in nodes]
-        removed_nodes = [name for name in previous.nodes if name not in node_names]
-        has_new_head = head in changed_nodes or head != previous.nodes[0]
+        removed_nodes = [name for name in previous_preflight.nodes if name not in node_names]
+        has_new_head = head in changed_nodes or head != previous_preflight.nodes[0]
         if has_new_head or not (changed_nodes or removed_nodes):
-            return self.run(config, job_id, cancelled=cancelled)
-        part = Preflight((), (), previous.took_s)
+            return self.run(config, job_id, is_cancelled=is_cancelled)
+        part = Preflight((), (), previous_preflight.took_s)
         if changed_nodes:
             nodes = (head, *changed_nodes)
             placement = tuple(p for p in config.placement if p.node in nodes)
             part_config = replace(config, placement=placement)
-            part = self.run(part_config, job_id, cancelled=cancelled)
-        preflight = previous.after_part(part, (*changed_nodes, *removed_nodes))
-        preflight = replace(preflight, nodes=tuple(node_names), smaller=())
+            part = self.run(part_config, job_id, is_cancelled=is_cancelled)
+        preflight = previous_preflight.after_part(part, (*changed_nodes, *removed_nodes))
+        preflight = replace(preflight, nodes=tuple(node_names), smaller_placement=())
         if preflight.succeeded:
             return preflight
-        return replace(preflight, smaller=smaller_placement(config.placement, preflight.findings))
+        return replace(
+            preflight, smaller_placement=smaller_placement(config.placement, preflight.findings)
+        )
 
     def require(
         self, config: JobConfig, job_id: str = "", progress: Progress | None = None
@@ -196,7 +195,7 @@ class PreflightService:
             count = len(config.placement)
             subject = config.placement[0].node if count == 1 else f"{count} nodes"
             progress.step(0, 0, f"Checking {subject}")
-            preflight = self.run(config, job_id, cancelled=lambda: progress.is_cancelled)
+            preflight = self.run(config, job_id, is_cancelled=lambda: progress.is_cancelled)
             if not preflight.succeeded:
                 preflight = self._start_agents(preflight, progress)
         warnings = [f for f in preflight.warnings if f.check == names.RESERVATION]
@@ -268,7 +267,7 @@ class PreflightService:
                 result = storage.no_free_space(space.free_bytes, needed_bytes)
         target = PreflightTarget(
             *(THIS_COMPUTER, placement, self._python(), "", "", "", str(self._root.path), ""),
-            leads=True,
+            is_head=True,
             loader_workers=config.loader_workers,
             **script_python_fields(config, self._context.needs_torch),
         )

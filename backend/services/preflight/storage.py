@@ -117,11 +117,11 @@ def differences(job: JobPreflight) -> Iterator[Result]:
 
 def _first_difference(head: PreflightTarget, target: PreflightTarget) -> Iterator[Result]:
     if head.no_share is not target.no_share:
-        unshared, shared = (head, target) if head.no_share else (target, head)
+        staged_node, mounting_node = (head, target) if head.no_share else (target, head)
         yield Result(
-            f"{unshared.node} does not see the data root and {shared.label} does; "
+            f"{staged_node.node} does not see the data root and {mounting_node.label} does; "
             "the nodes of a job must be of one kind.",
-            f"Choose other nodes, or mount the data root on {unshared.node} and add it again.",
+            f"Choose other nodes, or mount the data root on {staged_node.node} and add it again.",
             nodes=(target.node,),
         )
         return
@@ -151,7 +151,7 @@ def disk(target: PreflightTarget, reply: Reply) -> Iterator[Result]:
             f"The disk quota of the user who runs jobs on {label} is used up in {root}.",
             f"Remove files in {root}, or have the quota raised.",
         )
-    elif lacks_files(reply) and (code == errno.ENOSPC if reply["why"] else target.leads):
+    elif lacks_files(reply) and (code == errno.ENOSPC if reply["why"] else target.is_head):
         yield no_free_files(reply["files"])
     elif reply["why"] and code == errno.ENOSPC:
         yield Result(
@@ -160,7 +160,7 @@ def disk(target: PreflightTarget, reply: Reply) -> Iterator[Result]:
         )
     elif reply["why"]:
         return
-    elif target.leads and reply["free"] < max(MIN_DISK_BYTES, target.needed_bytes):
+    elif target.is_head and reply["free"] < max(MIN_DISK_BYTES, target.needed_bytes):
         yield no_free_space(reply["free"], target.needed_bytes)
 
 

@@ -37,10 +37,10 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import NodeState, Presence
 from backend.records.queue.entry import (
-    HIGHEST,
-    LONGEST_S,
-    LOWEST,
-    STEP,
+    MAX_LENGTH_S,
+    MAX_PRIORITY,
+    MIN_PRIORITY,
+    POSITION_STEP,
     Queue,
     QueuedJob,
     QueueEntry,
@@ -166,7 +166,7 @@ class QueueService:
                 machine=machine(),
                 host=socket.gethostname(),
                 priority=priority or 0,
-                position=max((e.position for e in entries), default=0.0) + STEP,
+                position=max((e.position for e in entries), default=0.0) + POSITION_STEP,
                 not_before=_stamp(not_before),
                 needed_bytes=self._needed_bytes(config, job_id),
                 lasts_s=run_duration_s(view.status.total_steps - done_steps, view.status.pace_s),
@@ -293,14 +293,14 @@ class QueueService:
         entry = entries[index]
         equal_indexes = [n for n, e in enumerate(entries) if e.priority == entry.priority]
         rank = equal_indexes.index(index)
-        lower = entries[equal_indexes[rank - 1]].position if rank else None
-        upper = entries[equal_indexes[rank + 1]].position if rank + 1 < len(equal_indexes) else None
-        new_position = position_between(lower, upper)
+        low = entries[equal_indexes[rank - 1]].position if rank else None
+        high = entries[equal_indexes[rank + 1]].position if rank + 1 < len(equal_indexes) else None
+        new_position = position_between(low, high)
         if new_position is not None:
             self._update_entry(replace(entry, position=new_position))
             return
         for number, n in enumerate(equal_indexes):
-            self._update_entry(replace(entries[n], position=(number + 1) * STEP))
+            self._update_entry(replace(entries[n], position=(number + 1) * POSITION_STEP))
 
     def _update_entry(self, entry: QueueEntry) -> None:
         with as_backend_error(f"The job {entry.job_id} could not be moved in the queue"):
@@ -375,7 +375,7 @@ class QueueService:
         return ClusterState(
             now=datetime.now(UTC),
             nodes=nodes,
-            running=running_jobs.running,
+            running_jobs=running_jobs.running_jobs,
             is_paused=pausing_user is not None,
             pause_suffix=pausing_user or "",
         )
@@ -413,11 +413,13 @@ def _entry_changes(previous_entry: QueueEntry, entry: QueueEntry) -> str:
 
 
 def _check(priority: int, length_s: float) -> None:
-    if not LOWEST <= priority <= HIGHEST:
-        raise BackendError(f"A priority is between {LOWEST} and {HIGHEST}, not {priority}.")
-    if not 0 <= length_s <= LONGEST_S:
-        longest = f"{LONGEST_S / 3600:.0f}"
-        raise BackendError(f"A length is up to {longest} hours, not {length_s / 3600:g}.")
+    if not MIN_PRIORITY <= priority <= MAX_PRIORITY:
+        raise BackendError(
+            f"A priority is between {MIN_PRIORITY} and {MAX_PRIORITY}, not {priority}."
+        )
+    if not 0 <= length_s <= MAX_LENGTH_S:
+        longest_text = f"{MAX_LENGTH_S / 3600:.0f}"
+        raise BackendError(f"A length is up to {longest_text} hours, not {length_s / 3600:g}.")
 
 
 def _require_free_time(entry: QueueEntry, entries: Sequence[QueueEntry]) -> None:
@@ -429,9 +431,9 @@ def _require_free_time(entry: QueueEntry, entries: Sequence[QueueEntry]) -> None
             "The reserved time would be over already.",
             "Choose a later time, or none, to start as soon as possible.",
         )
-    others = [other for other in entries if other.job_id != entry.job_id]
+    other_entries = [other_entry for other_entry in entries if other_entry.job_id != entry.job_id]
     for own_reservation in reservations_of((entry,), now):
-        for reservation in reservations_of(others, now):
+        for reservation in reservations_of(other_entries, now):
             use = reservation.competing_use(entry.uses)
             if use and own_reservation.overlaps(reservation):
                 raise BackendError(

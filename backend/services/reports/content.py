@@ -59,7 +59,7 @@ _NO_HISTORY = HistoryUpdate()
 
 @dataclass(frozen=True)
 class Subject:
-    """The jobs of a report. Those of a sweep are sorted, the best first."""
+    """The jobs of a report; the jobs of a sweep are sorted, the best first."""
 
     title: str
     views: Sequence[JobView]
@@ -79,10 +79,10 @@ class ReportBuilder:
         self.prediction_errors: list[str] = []
         # A job that failed early has only the metric that its settings name.
         rated_views = [view for view in subject.views if view.best_metric is not None]
-        self._rated = rated_metrics(rated_views or subject.views)
-        self._mode = best_mode(next(iter(self._rated), ""), subject.views)
+        self._rated_names = rated_metrics(rated_views or subject.views)
+        self._mode = best_mode(next(iter(self._rated_names), ""), subject.views)
         if search := subject.search:
-            self._rated, self._mode = (search.search.metric,), search.search.mode
+            self._rated_names, self._mode = (search.search.metric,), search.search.mode
         updates: list[ComparedUpdate] = []
         for number, view in enumerate(subject.views):
             progress.step(number, len(subject.views), "Reading the curves")
@@ -94,7 +94,9 @@ class ReportBuilder:
         self._updates, self._views = updates[:MOST_JOBS], [update.view for update in updates]
         if search:
             names = {name for update in updates for name in update.figures.metrics}
-            self._rated = (matching_metric(self._rated[0], names) or self._rated[0],)
+            self._rated_names = (
+                matching_metric(self._rated_names[0], names) or self._rated_names[0],
+            )
         self._comparison = compare([(update.view, update.figures) for update in updates])
         labels = [view.name for view in self._views]
         if labels[1:]:
@@ -108,8 +110,8 @@ class ReportBuilder:
     def _rank(self, update: ComparedUpdate) -> tuple[bool, float]:
         """Return a sort key: the best value of the rated metric first, jobs without it last."""
         metrics = update.figures.metrics
-        figures = metrics.get(matching_metric(self._rated[0], metrics))
-        if figures is None or len(self._rated) > 1:
+        figures = metrics.get(matching_metric(self._rated_names[0], metrics))
+        if figures is None or len(self._rated_names) > 1:
             return figures is None, 0.0
         return False, -figures.highest if self._mode == "max" else figures.lowest
 
@@ -145,16 +147,16 @@ class ReportBuilder:
 
     def _figures(self) -> Iterator[tuple[str, str]]:
         """Yield the main results of the job, or of the best one."""
-        best = None if self._subject.search is None else self._subject.search.best
-        keys = (*(self._rated if best is None else ()), *_MAIN_RESULTS)
+        best_trial = None if self._subject.search is None else self._subject.search.best
+        keys = (*(self._rated_names if best_trial is None else ()), *_MAIN_RESULTS)
         rows = [row for row in self._comparison.results if row.key in keys]
         index = self._best_index(rows) if self._names[1:] else 0
         if index is None:
             return
         if self._names[1:]:
             yield "Best job", self._names[index]
-        if best is not None:
-            yield f"Best {metric_label(self._rated[0])}", f"{best.value:.4g}"
+        if best_trial is not None:
+            yield f"Best {metric_label(self._rated_names[0])}", f"{best_trial.value:.4g}"
         yield from ((r.label, _value_text(r, index)) for r in rows if r.values[index] is not None)
         for key, pin in self._views[index].pins.items():
             yield _title(key), pin.reference
@@ -164,7 +166,7 @@ class ReportBuilder:
         if search := self._subject.search:
             ids = [view.id for view in self._views]
             return ids.index(search.best.job) if search.best and search.best.job in ids else None
-        if len(self._rated) > 1 or all(view.state.has_failed for view in self._views):
+        if len(self._rated_names) > 1 or all(view.state.has_failed for view in self._views):
             return None
         for row in rows:
             if row.kind is not RowKind.METRIC:
@@ -223,14 +225,14 @@ class ReportBuilder:
                 texts.append(f"{subject} has no curves: its history is missing, or has no step.")
             texts += update.history.problems
         if len(self._views) > len(self._updates):
-            order = "best" if len(self._rated) == 1 else "first"
+            order = "best" if len(self._rated_names) == 1 else "first"
             texts.append(f"The curves are those of the {order} {len(self._updates)} jobs.")
         return tuple(texts)
 
     def _plots(self) -> Iterator[Plot]:
         histories = [update.history for update in self._updates]
         by_epoch = all(map(has_epochs, histories))
-        names = dict.fromkeys((*self._rated, "loss"))
+        names = dict.fromkeys((*self._rated_names, "loss"))
         names |= dict.fromkeys(name for history in histories for name in sorted(history.metrics))
         metrics = [n for n in names if n not in OF_NO_DATA or n == OF_NO_DATA[0]]
         is_single = len(self._views) == 1
@@ -257,18 +259,18 @@ class ReportBuilder:
                 self._undrawn_texts.append(f"The curve “{title}” could not be drawn.")
 
     def _tables(self) -> Iterator[Table]:
-        names, differing = self._names, self._comparison.differing
+        names, differing_rows = self._names, self._comparison.differing
         states = tuple(view.state_label for view in self._views)
         results, state_row = self._comparison.results, _row("State", states)
         if self._subject.is_sweep:
-            rated_rows = [row for row in results if row.key in self._rated] or results[:1]
+            rated_rows = [row for row in results if row.key in self._rated_names] or results[:1]
             main_rows = (row for row in results if row.key in _MAIN_RESULTS)
-            rows = (state_row, *rated_rows, *main_rows, *differing)
+            rows = (state_row, *rated_rows, *main_rows, *differing_rows)
             yield _table("Jobs", rows, names, has_job_rows=True)
         else:
             yield _table("Results", (state_row, *results), names if names[1:] else ["Value"])
-            if differing:
-                yield _table("Settings that differ", differing, names)
+            if differing_rows:
+                yield _table("Settings that differ", differing_rows, names)
         defaults = default_settings(self._views[0].config)
         changes = [r for r in self._comparison.equal if r.values[0] != defaults.get(r.key)]
         yield _table("Settings; all others have their defaults", changes, ["Value"])
@@ -301,10 +303,10 @@ class ReportBuilder:
         updates = self._updates[:1] if self._subject.is_sweep else self._updates
         for update, name in zip(updates, self._names, strict=False):
             history = self._services.queries.sample_history(update.view.id)
-            last = len(history.validations) - 1
-            if last < 0:
+            last_index = len(history.validations) - 1
+            if last_index < 0:
                 continue
-            indexes = sorted({0, last // 2, last})
+            indexes = sorted({0, last_index // 2, last_index})
             examples = [history.at(index) for index in indexes]
             epochs = [f"Epoch {history.validations[index].epoch}" for index in indexes]
             rows = (
@@ -324,7 +326,7 @@ class ReportBuilder:
         result = self._subject.search
         if result is None:
             return
-        better = "lower" if result.search.mode == "min" else "higher"
+        direction = "lower" if result.search.mode == "min" else "higher"
         names = {view.id: name for view, name in zip(self._views, self._names, strict=True)}
         rows = tuple(
             (
@@ -337,12 +339,12 @@ class ReportBuilder:
             for t in result.trials
             if t.state in (PRUNED, FAILED) and t.job in names
         )
-        metric = metric_label(self._rated[0])
+        metric = metric_label(self._rated_names[0])
         head = ("", "State", _title(metric), "Values", "Reason")
         yield Section(
             "Search",
             (
-                f"The goal is the {metric}; {better} is better. {result.progress_message}",
+                f"The goal is the {metric}; {direction} is better. {result.progress_message}",
                 result.error or result.importance_message,
             ),
             (Table("Trials that were given up or failed", head, rows),) if rows else (),
@@ -427,11 +429,11 @@ def _table(
     """Return a table with a column for each name, or with a row for each name."""
     columns = range(len(names))
     texts = [(row.label, *(_value_text(row, column) for column in columns)) for row in rows]
-    best = [(n, c + 1) for n, row in enumerate(rows) for c in columns if row.best[c]]
+    best_cells = [(n, c + 1) for n, row in enumerate(rows) for c in columns if row.best[c]]
     if has_job_rows:
         head, *lines = zip(("", *names), *texts, strict=True)
-        return Table(caption, head, tuple(lines), frozenset((c - 1, n + 1) for n, c in best))
-    return Table(caption, ("", *names), tuple(texts), frozenset(best))
+        return Table(caption, head, tuple(lines), frozenset((c - 1, n + 1) for n, c in best_cells))
+    return Table(caption, ("", *names), tuple(texts), frozenset(best_cells))
 
 
 def _value_text(row: ComparedRow, column: int) -> str:
@@ -481,5 +483,5 @@ def _time(stamp: str) -> str:
 
 def _cut(text: str) -> str:
     """Return the beginning and the end of a long text."""
-    half = _MAX_CHARS // 2
-    return text if len(text) <= _MAX_CHARS else f"{text[:half]}\n…\n{text[-half:]}"
+    half_chars = _MAX_CHARS // 2
+    return text if len(text) <= _MAX_CHARS else f"{text[:half_chars]}\n…\n{text[-half_chars:]}"

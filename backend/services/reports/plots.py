@@ -45,8 +45,8 @@ def curve_points(
     history: HistoryUpdate, metric: str, name: str, colour: int, *, by_epoch: bool
 ) -> CurvePoints | None:
     """Return the curve of a metric over epochs or steps; None without a finite value."""
-    places = history.epochs_done if by_epoch else history.steps
-    x = np.asarray(places, np.float64)
+    x_values = history.epochs_done if by_epoch else history.steps
+    x = np.asarray(x_values, np.float64)
     y = np.asarray(history.metrics.get(metric, np.full(len(x), np.nan)), np.float64)
     is_finite = np.isfinite(y)
     x, y = x[is_finite], y[is_finite].clip(-_HIGHEST, _HIGHEST)
@@ -78,20 +78,20 @@ def draw(
     usual_low = min(float(np.percentile(curve.y, _LOW_SHARE)) for curve in curves)
     is_log = may_be_log and low > 0 and high / usual_low >= _LOG_RATIO
     y_axis = _Axis(low, high, 0.04, is_upward=True, is_log=is_log)
-    places = np.unique(np.concatenate([curve.x for curve in curves]))
+    x_values = np.unique(np.concatenate([curve.x for curve in curves]))
     is_line = curves[0].style == LINE
-    x_axis = _Axis(0.0 if is_line else places[0], places[-1], 0.0 if is_line else 0.08)
+    x_axis = _Axis(0.0 if is_line else x_values[0], x_values[-1], 0.0 if is_line else 0.08)
     limit = _MAX_READINGS if len(curves) <= _FEW_CURVES else _FEW_READINGS
-    if len(places) > limit:
-        places = places[np.linspace(0, len(places) - 1, limit).round().astype(int)]
-    labels = x_labels or {float(x): f"{x_title} {round(x, 2):.9g}" for x in places}
+    if len(x_values) > limit:
+        x_values = x_values[np.linspace(0, len(x_values) - 1, limit).round().astype(int)]
+    labels = x_labels or {float(x): f"{x_title} {round(x, 2):.9g}" for x in x_values}
     return Plot(
         title + (", logarithmic" if y_axis.is_log else ""),
         x_title,
         tuple(_curve(curve, x_axis, y_axis) for curve in curves),
         tuple((x_axis.at(x), labels[x]) for x in x_labels) if x_labels else x_axis.ticks(),
         y_axis.ticks(),
-        tuple(_reading(float(x), labels[float(x)], curves, x_axis, y_axis) for x in places),
+        tuple(_reading(float(x), labels[float(x)], curves, x_axis, y_axis) for x in x_values),
     )
 
 
@@ -99,14 +99,14 @@ def study_plot(table: StudyTable) -> Plot | None:
     """Return the means of a study with their standard deviations, and the published values."""
     if not any(row.value.n for row in table.rows):
         return None
-    places = {
+    x_values = {
         row.name: row.plot_x if table.x else float(number) for number, row in enumerate(table.rows)
     }
     curves = []
     for colour, series in enumerate(dict.fromkeys(row.series for row in table.rows)):
         rows = [row for row in table.rows if row.series == series]
-        means = [(places[row.name], row.value.mean, row.value.sd or 0.0) for row in rows]
-        references = [(places[row.name], row.published, 0.0) for row in rows]
+        means = [(x_values[row.name], row.value.mean, row.value.sd or 0.0) for row in rows]
+        references = [(x_values[row.name], row.published, 0.0) for row in rows]
         for points, style, suffix in ((means, DOTS, ""), (references, RINGS, ", published")):
             array = np.array([point for point in points if point[1] is not None], np.float64)
             if len(array):
@@ -114,7 +114,7 @@ def study_plot(table: StudyTable) -> Plot | None:
                 x, y, spread = array.T
                 curves.append(CurvePoints(name, colour, x, y, spread, style))
     title = ", ".join(filter(None, (table.value.label, table.value.unit)))
-    x_labels = {places[r.name]: f"{r.plot_x:g}" if table.x else r.name for r in table.rows}
+    x_labels = {x_values[r.name]: f"{r.plot_x:g}" if table.x else r.name for r in table.rows}
     return draw(title, table.x, curves, x_labels)
 
 

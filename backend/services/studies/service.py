@@ -160,9 +160,9 @@ class StudyService:
     def _add_part(self, part: GalleryPart, title: str, progress: Progress | None) -> str:
         """Add a part of the gallery, or use the identical part of a user, which stays unchanged."""
         kind = self._parts.show(part.entry).kind
-        existing = {item.reference for item in self._library.list(kind)}
+        existing_references = {item.reference for item in self._library.list(kind)}
         item = self._parts.add(part.entry, dict(part.settings), part.name, progress)
-        if item.reference not in existing:
+        if item.reference not in existing_references:
             self._library.note(item, STUDY_DETAIL, title)
         return item.reference
 

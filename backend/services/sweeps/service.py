@@ -188,12 +188,12 @@ class SweepService:
         """Write what the first node of the trials needs to propose their values."""
         head = node_key(jobs[0].config.placement[0].node, machine())
         job_ids = tuple(view.id for view in jobs)
-        stored_search = StoredSearch(tag, head, sweep.seed, search, sweep.axes, job_ids)
+        record = StoredSearch(tag, head, sweep.seed, search, sweep.axes, job_ids)
         folder = self._root.search(sweep_name(tag))
         with as_backend_error("The search could not be stored"):
             for path in (self._root.searches, folder.path):
                 self._root.files.make_folder(path, exist_ok=True)
-            self._root.files.replace_json(folder.definition, stored_search.to_dict())
+            self._root.files.replace_json(folder.definition, record.to_dict())
 
     def result(self, tag: str) -> SearchResult | None:
         """Return the trials of a search with the importance of its settings; None for a sweep."""
@@ -211,12 +211,12 @@ class SweepService:
         folder = self._root.search(sweep_name(tag))
         with as_backend_error("The search could not be read"):
             self._root.files.refresh_file(folder.definition)
-        stored = stored_record(StoredSearch, folder.definition) if sweep_name(tag) else None
-        if stored is None:
+        record = stored_record(StoredSearch, folder.definition) if sweep_name(tag) else None
+        if record is None:
             return None
-        proposals = (stored_record(Proposal, self._root.job(i).proposal) for i in stored.jobs)
+        proposals = (stored_record(Proposal, self._root.job(i).proposal) for i in record.jobs)
         trials = sorted((p for p in proposals if p is not None), key=lambda p: p.number)
-        return SearchResult(stored.search, stored.axes, tuple(trials))
+        return SearchResult(record.search, record.axes, tuple(trials))
 
     def importance(self, tag: str) -> Mapping[str, float]:
         """Return the importance of each setting of a search, by its path.
@@ -234,12 +234,12 @@ class SweepService:
                 for path in (folder.definition, folder.journal):
                     shutil.copy(path, copy)
                 module = (sys.executable, "-m", "backend.node.queue.search_turn", IMPORTANCE, copy)
-                completed = subprocess.run(
+                completed_process = subprocess.run(
                     module, capture_output=True, text=True, env=own_environment(), check=False
                 )
-        if completed.returncode:
-            raise BackendError(last_line(completed.stderr.encode()))
-        return dict(json.loads(completed.stdout))
+        if completed_process.returncode:
+            raise BackendError(last_line(completed_process.stderr.encode()))
+        return dict(json.loads(completed_process.stdout))
 
     def _enqueue(
         self,
@@ -277,18 +277,18 @@ class SweepService:
             BackendError: The sweep has no jobs.
         """
         tag, jobs = self.find_jobs(tag)
-        removed: list[JobView] = []
-        remaining: list[JobView] = []
+        removed_views: list[JobView] = []
+        remaining_views: list[JobView] = []
         for number, view in enumerate(jobs):
             if progress is not None:
                 progress.step(number, len(jobs), "Removing the jobs")
             if view.state.is_queued:
                 view = self._queue.dequeue(view.id)
             if view.state is JobState.CREATED and not view.run:
-                removed.append(self._jobs.remove(view.id))
+                removed_views.append(self._jobs.remove(view.id))
             else:
-                remaining.append(view)
-        return CancelledSweep(tag, tuple(removed), tuple(remaining))
+                remaining_views.append(view)
+        return CancelledSweep(tag, tuple(removed_views), tuple(remaining_views))
 
     def stop(self, tag: str) -> tuple[JobView, ...]:
         """Remove the waiting jobs of a sweep from the queue, and stop the running jobs.
@@ -367,6 +367,6 @@ def _error_message(errors: tuple[ConfigError, ...]) -> str:
 
 def _slug(name: str) -> str:
     """Join the words of a name for a tag: users type commas and spaces between tags."""
-    allowed = string.ascii_letters + string.digits + "._-"
-    tokens = "".join(c if c in allowed else " " for c in name).split()
+    allowed_chars = string.ascii_letters + string.digits + "._-"
+    tokens = "".join(c if c in allowed_chars else " " for c in name).split()
     return "-".join(tokens)[:_MAX_SLUG_LENGTH].strip("-._") or "job"

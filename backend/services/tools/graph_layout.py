@@ -39,7 +39,7 @@ def lay_out(layers: Sequence[Layer]) -> LayerGraph:
     ]
     request = json.dumps({"nodes": [layer.name for layer in drawn_layers], "edges": edges})
     try:
-        completed = subprocess.run(
+        completed_process = subprocess.run(
             [sys.executable, "-m", "backend.services.tools.graph_layout"],
             input=request.encode(),
             capture_output=True,
@@ -47,7 +47,7 @@ def lay_out(layers: Sequence[Layer]) -> LayerGraph:
             timeout=_LIMIT_S,
             check=True,
         )
-        return LayerGraph.from_dict(json.loads(completed.stdout))
+        return LayerGraph.from_dict(json.loads(completed_process.stdout))
     except subprocess.TimeoutExpired as error:
         raise BackendError(
             f"Graphviz did not lay {len(drawn_layers)} layers out within {_LIMIT_S:.0f} s.",

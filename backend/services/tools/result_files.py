@@ -31,20 +31,20 @@ def partial_path(output: Path) -> Path:
     return output.with_name(f".{output.name[-100:]}.{secrets.token_hex(4)}.tmp")
 
 
-def put_in_place(partial: Path, output: Path) -> None:
+def put_in_place(partial_file: Path, output: Path) -> None:
     """Rename a complete file; an existing file at ``output`` stays and is an error."""
     try:
-        partial.chmod(0o644)
+        partial_file.chmod(0o644)
         try:
             # Unlike a rename, a link never replaces an existing file.
-            os.link(partial, output)
+            os.link(partial_file, output)
         except FileExistsError:
             raise exists_error(output) from None
         except OSError:
             # On a share without links, the check and the rename are two steps.
             if os.path.lexists(output):
                 raise exists_error(output) from None
-            os.rename(partial, output)
+            os.rename(partial_file, output)
     except OSError as error:
         raise BackendError(
             f"The file cannot be stored at {output}: {error.strerror or error}.",

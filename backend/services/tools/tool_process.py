@@ -196,10 +196,10 @@ def export(
     ``is_live``: the run may remove the checkpoint meanwhile. An existing file at ``output`` stays.
     """
     require_free(output)
-    partial = partial_path(output)
+    partial_file = partial_path(output)
     request = {
         "format": export_format,
-        "partial": str(partial.absolute()),
+        "partial": str(partial_file.absolute()),
         "model": str(model.absolute()),
         "loader": str(loader.absolute()) if loader else "",
         "dataset": str(dataset.absolute()) if dataset else "",
@@ -213,9 +213,9 @@ def export(
         with stable_checkpoint as file:
             request["checkpoint"] = str(file.absolute())
             notes = run_tool("export", request, _notes, "The export", time_limit_s, progress)
-        put_in_place(partial, output)
+        put_in_place(partial_file, output)
     finally:
-        partial.unlink(missing_ok=True)
+        partial_file.unlink(missing_ok=True)
     return notes
 
 
@@ -349,8 +349,8 @@ class _ToolRun:
         deadline = time.monotonic() + self._time_limit_s
         with self._progress_file.open("rb") as lines:
             while self._process.poll() is None:
-                done, total = self._read_progress(lines)
-                progress.step(done, total, self._activity)
+                done_amount, total = self._read_progress(lines)
+                progress.step(done_amount, total, self._activity)
                 if time.monotonic() > deadline:
                     raise ToolError(
                         f"{self._title} did not end within {self._time_limit_s:.0f} s; "
@@ -420,7 +420,7 @@ class _ToolRun:
 
     def _read_progress(self, lines: IO[bytes]) -> tuple[float, float]:
         """Read new progress; the last complete line counts."""
-        done = total = 0.0
+        done_amount = total = 0.0
         while line := lines.readline(10_000):
             if not line.endswith(b"\n"):
                 lines.seek(-len(line), os.SEEK_CUR)
@@ -428,8 +428,8 @@ class _ToolRun:
             with suppress(ValueError, KeyError, TypeError):
                 report = json.loads(line)
                 self._activity = sanitize(str(report["what"]), 120)
-                done, total = float(report["done"]), float(report["total"])
-        return done, total
+                done_amount, total = float(report["done"]), float(report["total"])
+        return done_amount, total
 
     def _drain(self, stream: IO[bytes]) -> None:
         with stream, suppress(OSError):

@@ -178,11 +178,11 @@ class _ByteProgress(Progress):
 
     def __init__(self, scan: Scan) -> None:
         super().__init__()
-        self._scan, self._done = scan, 0.0
+        self._scan, self._done_amount = scan, 0.0
 
-    def step(self, done: float, total: float, title: str) -> None:
-        self._scan.on_bytes(int(done - self._done))
-        self._done = done
+    def step(self, done_amount: float, total: float, title: str) -> None:
+        self._scan.on_bytes(int(done_amount - self._done_amount))
+        self._done_amount = done_amount
 
 
 def _check_weights(scan: Scan, version: ScannedVersion) -> None:
@@ -327,9 +327,9 @@ def _check_checkpoint_folder(
     scan: Scan, job: ScannedJob, folder: OpenJob
 ) -> Iterator[CheckFinding]:
     checkpoint_folder, names = folder.checkpoints, scan.names(folder.checkpoints)
-    newest = "" if job.is_live else checkpoint_files.newest_name(folder)
-    if newest and newest + SIDECAR_SUFFIX not in names:
-        reason = f"{LATEST} names {sanitize(newest)}, which does not exist"
+    newest_name = "" if job.is_live else checkpoint_files.newest_name(folder)
+    if newest_name and newest_name + SIDECAR_SUFFIX not in names:
+        reason = f"{LATEST} names {sanitize(newest_name)}, which does not exist"
         yield CheckFinding(job.subject, {"why": reason}, [folder.latest])
     for name in names:
         stem, suffix = name[:-5], name[-5:]
@@ -341,7 +341,7 @@ def _check_checkpoint_folder(
         error = _checkpoint_error(scan, job, checkpoint_folder / name)
         if error is not None:
             remedy = error[1] or ("Check again when its run has ended." if job.is_live else "")
-            moves += [folder.latest] if stem == newest else []
+            moves += [folder.latest] if stem == newest_name else []
             yield CheckFinding(
                 job.subject, {"why": error[0]}, [] if remedy else moves, remedy=remedy
             )
@@ -445,8 +445,8 @@ def _check_processes(scan: Scan) -> Iterator[CheckFinding]:
 
 
 def _end_process(scan: Scan, node: str, orphan: Orphan) -> None:
-    remaining = scan.services.nodes.end_orphans(node, (orphan,))
-    if any(o.process == orphan.process for o in remaining):
+    remaining_orphans = scan.services.nodes.end_orphans(node, (orphan,))
+    if any(o.process == orphan.process for o in remaining_orphans):
         raise BackendError(
             f"The process {orphan.process.pid} on {node} did not end.",
             "Ask the administrator of the computer.",

@@ -85,7 +85,7 @@ class Scan:
     checkpoints: int = 0
     not_checked: list[str] = field(default_factory=list)
     _names: dict[Path, tuple[str, ...]] = field(default_factory=dict)
-    _unlisted: set[Path] = field(default_factory=set)
+    _unlisted_paths: set[Path] = field(default_factory=set)
     hashed_bytes: int = 0
 
     @property
@@ -107,7 +107,7 @@ class Scan:
             except (FileNotFoundError, NotADirectoryError):
                 pass
             except OSError as error:
-                self._unlisted.add(folder)
+                self._unlisted_paths.add(folder)
                 folder_label = self.root.display_path(folder)
                 self.not_checked.append(
                     f"{folder_label} cannot be listed: {error.strerror or error}."
@@ -118,7 +118,7 @@ class Scan:
     def cannot_list(self, folder: Path) -> bool:
         """Return whether a folder exists whose names cannot be listed."""
         self.names(folder)
-        return folder in self._unlisted
+        return folder in self._unlisted_paths
 
     def includes(self, subject: str) -> bool:
         return self.subjects is None or subject in self.subjects
@@ -227,8 +227,8 @@ class Scan:
             return False
 
     def _changed_s(self, path: Path) -> float:
-        newest = self.root.files.changed_s(path)
+        changed_s = self.root.files.changed_s(path)
         names: Sequence[str] = ()
         with suppress(OSError):
             names = self.root.files.names(path)
-        return max([newest, *(self._changed_s(path / name) for name in names)])
+        return max([changed_s, *(self._changed_s(path / name) for name in names)])

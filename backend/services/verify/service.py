@@ -63,17 +63,17 @@ class VerifyService:
         subjects = frozenset(f.subject for f in findings)
         scan = Scan(self._services, hashes, progress or Progress(), subjects)
         pairs = [pair for pair in self._findings(scan) if pair[0].key in keys]
-        repaired, failed = [], []
+        repairs, failures = [], []
         for finding, check_finding in pairs:
             try:
                 with as_backend_error(f"The {finding.subject} could not be repaired"):
                     _repair(scan, check_finding)
             except BackendError as error:
-                failed.append(replace(finding, message=error.with_remedy))
+                failures.append(replace(finding, message=error.with_remedy))
             else:
-                repaired.append(finding)
+                repairs.append(finding)
         return RepairResult(
-            tuple(repaired), tuple(failed), scan.root.display_path(scan.trash_folder)
+            tuple(repairs), tuple(failures), scan.root.display_path(scan.trash_folder)
         )
 
     def _findings(self, scan: Scan) -> Iterator[tuple[VerifyFinding, CheckFinding]]:

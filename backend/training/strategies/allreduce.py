@@ -505,9 +505,9 @@ class GradientBucket(GradientMessage):
         dtype = first_parameter.dtype if first_parameter is not None else torch.float32
         device = first_parameter.device if first_parameter is not None else torch.device("cpu")
         count = sum(parameter.numel() for parameter in parameters)
-        self._flat = torch.zeros(count + tail, dtype=dtype, device=device)
-        self._gradients = self._flat[:count]
-        self.tail = self._flat[count:]
+        self._flat_values = torch.zeros(count + tail, dtype=dtype, device=device)
+        self._gradients = self._flat_values[:count]
+        self.tail = self._flat_values[count:]
         self._pairs = []
         start = 0
         for parameter in parameters:
@@ -551,7 +551,7 @@ class GradientBucket(GradientMessage):
                 else:
                     view.copy_(parameter.grad.to_dense())
                 parameter.grad = view
-        return self._flat
+        return self._flat_values
 
 
 def _checksum(gradient: torch.Tensor) -> torch.Tensor:

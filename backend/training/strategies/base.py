@@ -80,10 +80,10 @@ class Strategy(ABC):
         """Copy rank 0's ``tensors`` to every rank, by their bytes and in one message."""
         if self.world_size == 1:
             return
-        flat = pack(tensors)
-        self.broadcast(flat)
+        vector = pack(tensors)
+        self.broadcast(vector)
         if self.rank:
-            fill_tensors(tensors, unpack(flat, tensors))
+            fill_tensors(tensors, unpack(vector, tensors))
 
     def shard(
         self,
@@ -94,7 +94,7 @@ class Strategy(ABC):
         """Distribute the model over the ranks, after `share_model`; return its optimizer.
 
         Args:
-            make: Returns an optimizer of parameters that took the place of others.
+            make_optimizer: Returns an optimizer of parameters that took the place of others.
         """
         return optimizer
 
@@ -195,9 +195,9 @@ class Strategy(ABC):
         """Return what a checkpoint needs of the strategy, the same on each rank afterwards."""
         return {}
 
-    def load_own_state(self, saved: Mapping[str, Any]) -> None:
+    def load_own_state(self, saved_state: Mapping[str, Any]) -> None:
         """Continue with the result of `own_state`, which may be empty or of another strategy."""
-        del saved
+        del saved_state
 
     @abstractmethod
     def sum_over_ranks(self, values: torch.Tensor) -> torch.Tensor:
@@ -306,12 +306,12 @@ def pack(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     return torch.cat([bytes_of(tensor.detach().cpu()) for tensor in tensors])
 
 
-def unpack(flat: torch.Tensor, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def unpack(vector: torch.Tensor, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Return the tensors in what `pack` made of ones like these."""
     parts, start = [], 0
     for tensor in tensors:
         end = start + tensor.numel() * tensor.element_size()
-        parts.append(flat[start:end].clone().view(tensor.dtype).view(tensor.shape))
+        parts.append(vector[start:end].clone().view(tensor.dtype).view(tensor.shape))
         start = end
     return parts
 

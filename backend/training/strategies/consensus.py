@@ -36,7 +36,7 @@ class Consensus(RendezvousMixin, LocalGradients):
     def __init__(self, config: StrategyConfig, host: str, beat: RankHeartbeat) -> None:
         super().__init__(host)
         self._settings = ConsensusSettings.from_strategy(config)
-        self._cut: Sequence[str] = config.setting("cut")
+        self._cut_names: Sequence[str] = config.setting("cut")
         self._beat = beat
         self._update: ConsensusUpdate | None = None
         self._figures: dict[str, float] = {}
@@ -69,7 +69,7 @@ class Consensus(RendezvousMixin, LocalGradients):
         if self._update is None:
             self._device = next(model.parameters()).device
             saved_random = random_state(self._device)
-            self._parts = parts = ModelParts(model, self._cut, self.world_size, data)
+            self._parts = parts = ModelParts(model, self._cut_names, self.world_size, data)
             twin_layer = None
             if self._settings.variant in PUBLISHED_VARIANTS and self._upper_channel is not None:
                 twin_layer = reinitialized(parts.first_layers[self.rank + 1])

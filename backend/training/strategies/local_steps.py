@@ -78,10 +78,10 @@ class LocalSteps(SyncMessage):
         for (_, dtype), members in groups.items():
             # MPI does not take 16 bits of the range of 32.
             is_wide = dtype in (torch.float32, torch.float64)
-            flat = torch.cat([numbers.reshape(-1) for numbers in members])
-            flat = flat.to((sent_dtype or dtype) if is_wide else torch.float32)
-            self.receive(self.send(flat, f"period-{dtype}"))
-            means = torch.split(flat, [numbers.numel() for numbers in members])
+            vector = torch.cat([numbers.reshape(-1) for numbers in members])
+            vector = vector.to((sent_dtype or dtype) if is_wide else torch.float32)
+            self.receive(self.send(vector, f"period-{dtype}"))
+            means = torch.split(vector, [numbers.numel() for numbers in members])
             for numbers, mean in zip(members, means, strict=True):
                 numbers.copy_(mean.view_as(numbers))
 
@@ -96,15 +96,17 @@ class Periods:
     """
 
     def __init__(
-        self, config: StrategyConfig, strategy: LocalSteps, saved: Mapping[str, Any] | None
+        self, config: StrategyConfig, strategy: LocalSteps, saved_state: Mapping[str, Any] | None
     ) -> None:
-        """``saved``: what `state` returned for a checkpoint; None without it."""
+        """``saved_state``: what `state` returned for a checkpoint; None without it."""
         self._strategy = strategy
         self._step_count = config.average_every
         self._rate = float(config.setting("outer_lr"))
         self._momentum = float(config.setting("outer_momentum"))
-        self._anchors: dict[str, torch.Tensor] = dict(saved["anchors"]) if saved else {}
-        self._velocities: dict[str, torch.Tensor] = dict(saved["velocities"]) if saved else {}
+        self._anchors: dict[str, torch.Tensor] = dict(saved_state["anchors"]) if saved_state else {}
+        self._velocities: dict[str, torch.Tensor] = (
+            dict(saved_state["velocities"]) if saved_state else {}
+        )
         self._parameters: dict[str, torch.nn.Parameter] = {}
         # Whether all ranks have the same weights, and the same state of the optimizer.
         self._has_equal_weights = self._has_equal_states = True

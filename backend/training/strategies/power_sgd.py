@@ -61,12 +61,12 @@ class PowerSgd(Ddp):
             name: torch.zeros_like(p) if p.grad is None else p.grad.to_dense()
             for name, p in self._matrices.items()
         }
-        used = [
+        used_parameters = [
             g.new_tensor(float(self._matrices[n].grad is not None)) for n, g in gradients.items()
         ]
         sums = {n: gradient.flatten(1) + self._errors[n] for n, gradient in gradients.items()}
         row_factors = {n: matrix @ self._bases[n] for n, matrix in sums.items()}
-        self._average([*row_factors.values(), *used])
+        self._average([*row_factors.values(), *used_parameters])
         for name in row_factors:
             row_factors[name] = torch.linalg.qr(row_factors[name]).Q
         column_factors = {n: matrix.T @ row_factors[n] for n, matrix in sums.items()}
@@ -74,16 +74,16 @@ class PowerSgd(Ddp):
         means = {n: row_factors[n] @ column_factors[n].T for n in row_factors}
         # The error of a gradient that is NaN would stay without end.
         is_finite = bool(norm_of(list(means.values())).isfinite())
-        for (name, parameter), is_used in zip(self._matrices.items(), used, strict=True):
+        for (name, parameter), is_used in zip(self._matrices.items(), used_parameters, strict=True):
             if is_used and is_finite:
                 self._bases[name] = column_factors[name]
                 self._errors[name] = sums[name] - means[name]
             parameter.grad = means[name].view_as(parameter) if is_used else None
 
     def _average(self, tensors: list[torch.Tensor]) -> None:
-        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
-        self.receive(self.send(flat, "low rank"))
-        parts = torch.split(flat, [tensor.numel() for tensor in tensors])
+        vector = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        self.receive(self.send(vector, "low rank"))
+        parts = torch.split(vector, [tensor.numel() for tensor in tensors])
         for tensor, part in zip(tensors, parts, strict=True):
             tensor.copy_(part.view_as(tensor))
 
@@ -102,8 +102,8 @@ class PowerSgd(Ddp):
             self._average(list(self._errors.values()))
         return {"errors": self._errors, "bases": self._bases}
 
-    def load_own_state(self, saved: Mapping[str, Any]) -> None:
-        self._errors, self._bases = dict(saved.get("errors", {})), dict(saved.get("bases", {}))
+    def load_own_state(self, state: Mapping[str, Any]) -> None:
+        self._errors, self._bases = dict(state.get("errors", {})), dict(state.get("bases", {}))
 
 
 def _is_compressible(parameter: torch.nn.Parameter) -> bool:

@@ -161,18 +161,18 @@ class StoreMemory:
             if verb == "count":
                 return len(self._values)
             (key,) = keys
-            previous = self._values.get(key)
+            old_value = self._values.get(key)
             if verb == "delete":
                 return self._values.pop(key, None) is not None
             if verb == "set":
                 self._values[key] = value
             elif verb == "add":
-                self._values[key] = str(int(previous or b"0") + value).encode()
+                self._values[key] = str(int(old_value or b"0") + value).encode()
             elif verb == "compare_set":
                 expected, desired = value
-                if previous == expected or (previous is None and not expected):
+                if old_value == expected or (old_value is None and not expected):
                     self._values[key] = desired
-                elif previous is None:
+                elif old_value is None:
                     return expected
             else:
                 raise ValueError(f"the store has no verb {verb}")

@@ -55,13 +55,13 @@ class ShardedDdp(Ddp):
                 key = owners[parameter], parameter.dtype
                 groups.setdefault(key, []).append(parameter)
         for (owner, _), members in groups.items():
-            flat = torch.cat([parameter.detach().reshape(-1) for parameter in members])
-            distributed.broadcast(flat, owner)
+            vector = torch.cat([parameter.detach().reshape(-1) for parameter in members])
+            distributed.broadcast(vector, owner)
             if owner != self.rank:
                 sizes = [parameter.numel() for parameter in members]
                 values = [
                     value.view_as(parameter)
-                    for value, parameter in zip(torch.split(flat, sizes), members, strict=True)
+                    for value, parameter in zip(torch.split(vector, sizes), members, strict=True)
                 ]
                 fill_tensors(members, values)
 

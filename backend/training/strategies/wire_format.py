@@ -37,7 +37,7 @@ def encode(value: Any) -> bytes:
 
 
 def decode(content: bytes | bytearray | memoryview) -> Any:
-    """Return what `encode` was given.
+    """Return the value that `encode` got.
 
     Raises:
         ValueError: These are no such bytes.

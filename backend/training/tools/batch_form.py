@@ -157,12 +157,12 @@ def batch_form(model: torch.nn.Module, output: Any, target: Any, size: int) -> B
     return form if _is_choice(gradient, numbers) else form._replace(classes=None)
 
 
-def form_of(two: Any, three: Any) -> Form:
+def form_of(two_samples: Any, three_samples: Any) -> Form:
     """Return the form of a value, of which a batch of two and a batch of three are given."""
-    if isinstance(two, torch.Tensor) and isinstance(three, torch.Tensor):
-        if two.ndim != three.ndim:
+    if isinstance(two_samples, torch.Tensor) and isinstance(three_samples, torch.Tensor):
+        if two_samples.ndim != three_samples.ndim:
             return None
-        lengths = zip(two.shape, three.shape, strict=True)
+        lengths = zip(two_samples.shape, three_samples.shape, strict=True)
         growing_axes = [
             number
             for number, (two_entries, three_entries) in enumerate(lengths)
@@ -170,12 +170,12 @@ def form_of(two: Any, three: Any) -> Form:
         ]
         is_sample_axis = (
             len(growing_axes) == 1
-            and two.shape[growing_axes[0]] == 2
-            and three.shape[growing_axes[0]] == 3
+            and two_samples.shape[growing_axes[0]] == 2
+            and three_samples.shape[growing_axes[0]] == 3
         )
-        return Axis(growing_axes[0], two.ndim) if is_sample_axis else None
-    two_entries, three_entries = entries(two), entries(three)
-    if not isinstance(two, Mapping) and (len(two_entries), len(three_entries)) == (2, 3):
+        return Axis(growing_axes[0], two_samples.ndim) if is_sample_axis else None
+    two_entries, three_entries = entries(two_samples), entries(three_samples)
+    if not isinstance(two_samples, Mapping) and (len(two_entries), len(three_entries)) == (2, 3):
         return ITEM_LIST
     if not two_entries or two_entries.keys() != three_entries.keys():
         return None

@@ -56,27 +56,27 @@ def export(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str
             f"“{format_name}” is not an export format; choose one of {', '.join(EXPORT_FORMATS)}."
         )
     record, state, input_form = load_checkpoint(Path(request["checkpoint"]), report)
-    partial = Path(request["partial"])
+    output = Path(request["partial"])
     notes: list[str] = []
     report("Writing the export…")
     try:
         if format_name == "pt":
-            with partial.open("wb") as file:
+            with output.open("wb") as file:
                 _save(state, file)
         elif format_name == "safetensors":
-            _save_safetensors(state, record, partial)
+            _save_safetensors(state, record, output)
         elif format_name == "onnx":
-            notes = _save_onnx(request, state, partial, report)
+            notes = _save_onnx(request, state, output, report)
         else:
-            notes = _save_zip(request, state, input_form, record, partial, report)
-        with partial.open("rb+") as file:
+            notes = _save_zip(request, state, input_form, record, output, report)
+        with output.open("rb+") as file:
             os.fsync(file.fileno())
     except OSError as error:
         raise BackendError(
-            f"The export cannot be written to {partial.parent}: {error.strerror or error}.",
+            f"The export cannot be written to {output.parent}: {error.strerror or error}.",
             "Free space in that folder, or choose another folder.",
         ) from error
-    return {"bytes": partial.stat().st_size, "notes": notes}
+    return {"bytes": output.stat().st_size, "notes": notes}
 
 
 # --- the checkpoint ---------------------------------------------------------------------------
@@ -146,7 +146,7 @@ def _save(state: Any, file: IO[bytes]) -> None:
         raise OSError(describe(error)) from error
 
 
-def _save_safetensors(state: dict[str, Any], record: Checkpoint, partial: Path) -> None:
+def _save_safetensors(state: dict[str, Any], record: Checkpoint, output: Path) -> None:
     import safetensors.torch
     import torch
 
@@ -160,14 +160,12 @@ def _save_safetensors(state: dict[str, Any], record: Checkpoint, partial: Path) 
     # Tied weights share memory, which the format cannot express.
     tensors = {name: value.detach().clone().contiguous() for name, value in state.items()}
     safetensors.torch.save_file(
-        tensors,
-        partial,
-        {"format": "pt", "epoch": str(record.epoch), "step": str(record.step)},
+        tensors, output, {"format": "pt", "epoch": str(record.epoch), "step": str(record.step)}
     )
 
 
 def _save_onnx(
-    request: Mapping[str, Any], state: dict[str, Any], partial: Path, report: tool_protocol.Report
+    request: Mapping[str, Any], state: dict[str, Any], output: Path, report: tool_protocol.Report
 ) -> list[str]:
     import onnx
     import torch
@@ -187,10 +185,10 @@ def _save_onnx(
     model.eval()
     with torch.no_grad():
         compute_output(model, data)
-    notes = _trace(model, data, partial, report)
+    notes = _trace(model, data, output, report)
     report("Checking the ONNX file…")
     try:
-        onnx.checker.check_model(str(partial), full_check=True)
+        onnx.checker.check_model(str(output), full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise BackendError(
             f"The ONNX file is not valid: {describe(error)}.", "Export it as pt or zip."
@@ -206,7 +204,7 @@ def _two_items(request: Mapping[str, Any]) -> Any:
 
 
 def _trace(
-    model: torch.nn.Module, data: Any, partial: Path, report: tool_protocol.Report
+    model: torch.nn.Module, data: Any, output: Path, report: tool_protocol.Report
 ) -> list[str]:
     """Export with a free batch size, or with the size of 2 if the model does not allow that."""
     import torch
@@ -226,7 +224,7 @@ def _trace(
         torch.onnx.export(
             model,
             (data,),
-            partial,
+            output,
             dynamo=True,
             dynamic_shapes=dynamic_shapes,
             input_names=names,
@@ -296,17 +294,17 @@ def _save_zip(
     state: dict[str, Any],
     input_form: Mapping[str, Any] | None,
     record: Checkpoint,
-    partial: Path,
+    output: Path,
     report: tool_protocol.Report,
 ) -> list[str]:
     """Write the zip; return notes about it."""
     sums: dict[str, str] = {}
     notes: list[str] = []
-    with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as archive:
         report("Packing the weights…")
         # torch seeks in its output, and an entry can only be appended to. The file has no name, so
         # it disappears in any case.
-        with tempfile.TemporaryFile(dir=partial.parent) as weights_file:
+        with tempfile.TemporaryFile(dir=output.parent) as weights_file:
             _save(state, weights_file)
             weights_file.seek(0)
             sha256_hash = hashlib.sha256()

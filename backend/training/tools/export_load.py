@@ -42,8 +42,8 @@ def load_model() -> torch.nn.Module:
 def check_files() -> None:
     """Raise if a file differs from the exported one."""
     for line in (FOLDER / "SHA256SUMS").read_text(encoding="utf-8").splitlines():
-        expected, name = line.split("  ", 1)
-        if hashlib.sha256((FOLDER / name).read_bytes()).hexdigest() != expected:
+        expected_digest, name = line.split("  ", 1)
+        if hashlib.sha256((FOLDER / name).read_bytes()).hexdigest() != expected_digest:
             raise SystemExit(f"{name} was changed after the export.")
 
 

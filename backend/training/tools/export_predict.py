@@ -114,8 +114,8 @@ def read(path: Path) -> torch.Tensor:
     low, high = float(sample.min()), float(sample.max())
     margin = form["high"] - form["low"]
     if low < form["low"] - margin or high > form["high"] + margin:
-        trained = f"the first batch of the training has {form['low']:g} to {form['high']:g}"
-        message = f"{path} has values from {low:g} to {high:g}, and {trained}: prepare it alike.\n"
+        hint = f"the first batch of the training has {form['low']:g} to {form['high']:g}"
+        message = f"{path} has values from {low:g} to {high:g}, and {hint}: prepare it alike.\n"
         sys.stderr.write(message)
     return sample
 
@@ -131,8 +131,8 @@ def picture(path: Path) -> torch.Tensor:
         small = image.convert("L" if channels == 1 else "RGB").resize((width, height))
     values = torch.frombuffer(bytearray(small.tobytes()), dtype=torch.uint8)
     share = values.view(height, width, channels).permute(2, 0, 1) / 255
-    scaled: torch.Tensor = form["low"] + share * (form["high"] - form["low"])
-    return scaled
+    scaled_values: torch.Tensor = form["low"] + share * (form["high"] - form["low"])
+    return scaled_values
 
 
 def report(path: str, output: torch.Tensor) -> str:

@@ -157,30 +157,30 @@ class Thumbnails:
         self._count += 1
         return self._count - 1
 
-    def correlate(self, first: Array, second: Array) -> Array:
+    def correlate(self, first_prints: Array, second_prints: Array) -> Array:
         """Return the correlations of pairs of thumbnails, by their numbers."""
-        if not len(first):
+        if not len(first_prints):
             return numpy.zeros(0)
         self._file.flush()
         shape = (self._count, _THUMBNAIL_BYTES)
         contents: Array = numpy.memmap(self._file, numpy.uint8, "r", shape=shape)
-        correlations = numpy.zeros(len(first))
-        for start in range(0, len(first), _CHUNK_PAIRS):
+        correlations = numpy.zeros(len(first_prints))
+        for start in range(0, len(first_prints), _CHUNK_PAIRS):
             chunk = slice(start, start + _CHUNK_PAIRS)
-            centred = []
-            for numbers in (first[chunk], second[chunk]):
+            centred_prints = []
+            for numbers in (first_prints[chunk], second_prints[chunk]):
                 fields = contents[numbers].astype(numpy.float32)
                 fields -= fields.mean(axis=1, keepdims=True)
-                centred.append(
+                centred_prints.append(
                     fields / numpy.maximum(numpy.linalg.norm(fields, axis=1), 1e-9)[:, None]
                 )
-            correlations[chunk] = (centred[0] * centred[1]).sum(axis=1)
+            correlations[chunk] = (centred_prints[0] * centred_prints[1]).sum(axis=1)
         return correlations
 
-    def are_alike(self, first: Array, second: Array) -> Array:
+    def are_alike(self, first_prints: Array, second_prints: Array) -> Array:
         """Return for each pair whether its correlation is that of a copy."""
-        alike: Array = self.correlate(first, second) >= _LEAST_CORRELATION
-        return alike
+        is_alike: Array = self.correlate(first_prints, second_prints) >= _LEAST_CORRELATION
+        return is_alike
 
 
 @dataclass(frozen=True)
@@ -209,9 +209,9 @@ class SamplePairs:
 def equal_pairs_within(hashes: Array) -> SamplePairs:
     """Return each sample that equals an earlier one, with the first of them."""
     _, first_indices, group = numpy.unique(hashes, return_index=True, return_inverse=True)
-    earliest = first_indices[group]
-    copies = numpy.flatnonzero((earliest != numpy.arange(len(hashes))) & (hashes != 0))
-    return SamplePairs(earliest[copies], copies)
+    earliest_indices = first_indices[group]
+    copies = numpy.flatnonzero((earliest_indices != numpy.arange(len(hashes))) & (hashes != 0))
+    return SamplePairs(earliest_indices[copies], copies)
 
 
 def equal_pairs_between(training: Array, validation: Array) -> SamplePairs:
@@ -252,9 +252,9 @@ def similar_pairs(
     no_partner = max(len(training), len(validation))
     partners_within = numpy.full(len(bands), no_partner)
     partners_between = numpy.full(len(bands), no_partner)
-    usable = numpy.flatnonzero(bands.any(axis=1))
+    usable_rows = numpy.flatnonzero(bands.any(axis=1))
     for band in range(_BANDS):
-        order = usable[numpy.argsort(bands[usable, band], kind="stable")]
+        order = usable_rows[numpy.argsort(bands[usable_rows, band], kind="stable")]
         for distance in range(1, min(_WINDOW, len(order))):
             left_rows, right_rows = order[:-distance], order[distance:]
             has_equal_band = bands[left_rows, band] == bands[right_rows, band]
@@ -278,9 +278,9 @@ def similar_pairs(
                 # Only a pair with an earlier partner than the known one is compared again.
                 is_earlier = samples[earlier_rows] < partners[later_rows]
                 pairs = numpy.flatnonzero(is_meant & is_earlier)
-                earlier, later = earlier_rows[pairs], later_rows[pairs]
-                is_alike = are_alike(numbers[earlier], numbers[later])
-                numpy.minimum.at(partners, later[is_alike], samples[earlier[is_alike]])
+                first_rows, second_rows = earlier_rows[pairs], later_rows[pairs]
+                is_alike = are_alike(numbers[first_rows], numbers[second_rows])
+                numpy.minimum.at(partners, second_rows[is_alike], samples[first_rows[is_alike]])
     count = len(splits[0][0])
     return (
         _pairs_by_hash(partners_within[:count], splits[0], no_partner),
@@ -293,23 +293,25 @@ def _split_by_outline(hashes: Array, offset: int, are_alike: Comparison) -> Arra
     """Return for each sample the first sample that has the same hash and is like it."""
     _, by_hash = numpy.unique(hashes, axis=0, return_inverse=True)
     by_hash = by_hash.reshape(-1)
-    firsts = numpy.arange(len(hashes))
-    remaining = numpy.arange(len(hashes))
+    originals = numpy.arange(len(hashes))
+    rows = numpy.arange(len(hashes))
     for _ in range(_OUTLINES):
         _, first_positions, group = numpy.unique(
-            by_hash[remaining], return_index=True, return_inverse=True
+            by_hash[rows], return_index=True, return_inverse=True
         )
-        candidates = remaining[first_positions][group]
-        is_other = candidates != remaining
+        candidates = rows[first_positions][group]
+        is_other = candidates != rows
         # Without a hash there is nothing to compare, and no pair.
-        is_same = ~hashes[remaining].any(axis=1) | ~is_other
-        compared = numpy.flatnonzero(~is_same)
-        is_same[compared] = are_alike(candidates[compared] + offset, remaining[compared] + offset)
-        firsts[remaining[is_same]] = candidates[is_same]
-        remaining = remaining[~is_same]
-        if not len(remaining):
+        is_same = ~hashes[rows].any(axis=1) | ~is_other
+        checked_rows = numpy.flatnonzero(~is_same)
+        is_same[checked_rows] = are_alike(
+            candidates[checked_rows] + offset, rows[checked_rows] + offset
+        )
+        originals[rows[is_same]] = candidates[is_same]
+        rows = rows[~is_same]
+        if not len(rows):
             break
-    return firsts
+    return originals
 
 
 def _pairs_by_hash(

@@ -59,18 +59,18 @@ class _Server:
             for call in self._calls:
                 poll.register(call.pidfd, select.POLLIN)
                 poll.register(call.socket, select.POLLIN)
-            ready = {number for number, _ in poll.poll(None if self._calls else IDLE_S * 1000)}
-            if not ready:
+            ready_fds = {number for number, _ in poll.poll(None if self._calls else IDLE_S * 1000)}
+            if not ready_fds:
                 return
-            for call in [open_call for open_call in self._calls if open_call.pidfd in ready]:
+            for call in [open_call for open_call in self._calls if open_call.pidfd in ready_fds]:
                 self._finish(call)
             for call in [
-                open_call for open_call in self._calls if open_call.socket.fileno() in ready
+                open_call for open_call in self._calls if open_call.socket.fileno() in ready_fds
             ]:
                 # Nothing is sent on it: the desktop has closed it.
                 process_signals.send(call.pid, lambda: True, signal.SIGKILL)
                 self._finish(call)
-            if self._desktop.fileno() in ready and not self._start_call():
+            if self._desktop.fileno() in ready_fds and not self._start_call():
                 return
 
     def _start_call(self) -> bool:
@@ -98,10 +98,10 @@ class _Server:
             os.setsid()
             for target, source in ((0, descriptors[1]), (1, descriptors[2]), (2, descriptors[2])):
                 os.dup2(source, target)
-            inherited = [self._desktop.fileno()]
+            inherited_fds = [self._desktop.fileno()]
             for call in self._calls:
-                inherited += [call.socket.fileno(), call.pidfd]
-            for descriptor in (*descriptors, *inherited):
+                inherited_fds += [call.socket.fileno(), call.pidfd]
+            for descriptor in (*descriptors, *inherited_fds):
                 os.close(descriptor)
             os.environ.clear()
             os.environ.update(request["environment"])

@@ -61,15 +61,15 @@ class ChannelSpread:
         return has_bad_values
 
     def result(self, path: str, number: int) -> ChannelStatistics:
-        empty = ChannelStatistics(
+        statistics = ChannelStatistics(
             path, number, None, None, None, None, self.nan_count, self.inf_count
         )
         if not self._n:
-            return empty
+            return statistics
         figures = (self._mean, math.sqrt(self._squares / self._n), self._low, self._high)
         mean, std, low, high = (value if math.isfinite(value) else None for value in figures)
         return replace(
-            empty, mean=mean, std=std, low=low, high=high, histogram=self._bins.histogram()
+            statistics, mean=mean, std=std, low=low, high=high, histogram=self._bins.histogram()
         )
 
 
@@ -82,7 +82,7 @@ class _Bins:
 
     def __init__(self) -> None:
         self._counts = numpy.zeros(0, numpy.int64)
-        self._first = 0
+        self._first_bin = 0
         """The bin of ``_counts[0]``, counted from zero in widths."""
         self._width = 0.0
 
@@ -96,38 +96,41 @@ class _Bins:
             self._width = 2.0 ** math.floor(math.log2(max(size * _FINEST, _SMALLEST)))
         while not self._can_hold(low, high):
             self._double_width()
-        first, last = math.floor(low / self._width), math.floor(high / self._width)
+        first_bin, last_bin = math.floor(low / self._width), math.floor(high / self._width)
         if not len(self._counts):
-            self._first = first
-        left_padding = max(0, self._first - first)
-        right_padding = max(0, last - self._first - len(self._counts) + 1)
+            self._first_bin = first_bin
+        left_padding = max(0, self._first_bin - first_bin)
+        right_padding = max(0, last_bin - self._first_bin - len(self._counts) + 1)
         self._counts = numpy.pad(self._counts, (left_padding, right_padding))
-        self._first -= left_padding
-        bin_indices = numpy.floor(values / self._width).astype(numpy.int64) - self._first
+        self._first_bin -= left_padding
+        bin_indices = numpy.floor(values / self._width).astype(numpy.int64) - self._first_bin
         self._counts += numpy.bincount(bin_indices, minlength=len(self._counts))
 
     def _can_hold(self, low: float, high: float) -> bool:
         """Return whether these and all values before fit in few enough bins."""
-        first, last = low / self._width, high / self._width
+        first_bin, last_bin = low / self._width, high / self._width
         if len(self._counts):
-            first = min(first, self._first)
-            last = max(last, self._first + len(self._counts) - 1)
-        return math.isfinite(last - first) and math.floor(last) - math.floor(first) < _BINS
+            first_bin = min(first_bin, self._first_bin)
+            last_bin = max(last_bin, self._first_bin + len(self._counts) - 1)
+        return (
+            math.isfinite(last_bin - first_bin)
+            and math.floor(last_bin) - math.floor(first_bin) < _BINS
+        )
 
     def _double_width(self) -> None:
-        left_padding, right_padding = self._first % 2, (self._first + len(self._counts)) % 2
+        left_padding, right_padding = self._first_bin % 2, (self._first_bin + len(self._counts)) % 2
         padded_counts = (
             numpy.pad(self._counts, (left_padding, right_padding))
             if len(self._counts)
             else self._counts
         )
         self._counts = padded_counts.reshape(-1, 2).sum(axis=1)
-        self._first //= 2
+        self._first_bin //= 2
         self._width *= 2
 
     def _is_sparse(self) -> bool:
         """Return whether every other bin is empty: bins of twice the width would show the same."""
-        filled = numpy.flatnonzero(self._counts) + self._first
+        filled = numpy.flatnonzero(self._counts) + self._first_bin
         return len(filled) > 1 and not (filled % 2).any()
 
     def histogram(self) -> Histogram | None:
@@ -137,4 +140,4 @@ class _Bins:
         while self._is_sparse():
             self._double_width()
         counts = tuple(self._counts.tolist())
-        return Histogram(self._first * self._width, self._width, counts)
+        return Histogram(self._first_bin * self._width, self._width, counts)

@@ -105,13 +105,13 @@ def tensor_values(tensor: torch.Tensor) -> TensorValues:
     """Return the distribution of the numbers in a tensor."""
     array = as_array(tensor)
     assert array is not None
-    flat = (numpy.abs(array) if array.dtype.kind == "c" else array).reshape(-1)
+    vector = (numpy.abs(array) if array.dtype.kind == "c" else array).reshape(-1)
     spread, zeros = ChannelSpread(), 0
-    for start in range(0, flat.size, _CHUNK_VALUES):
-        chunk = flat[start : start + _CHUNK_VALUES]
+    for start in range(0, vector.size, _CHUNK_VALUES):
+        chunk = vector[start : start + _CHUNK_VALUES]
         zeros += int((chunk == 0).sum())
         spread.add(chunk)
-    return TensorValues(flat.size, zeros, spread.result("", 0))
+    return TensorValues(vector.size, zeros, spread.result("", 0))
 
 
 def _weight_rows(

@@ -90,7 +90,7 @@ class LayerModule(NamedTuple):
 
     @property
     def is_layer(self) -> bool:
-        """Return whether it holds parameters itself or has no parts."""
+        """Return whether the module holds parameters itself or has no parts."""
         return bool(self.parameters) or not self.has_parts
 
 

@@ -255,7 +255,7 @@ def _layer_rows(records: Sequence[_LayerRecord], samples: int, is_counted: bool)
             parameters=sum(parameter.numel() for parameter in parameters),
             multiply_adds=round(record.flops / 2 / samples) if is_counted else None,
             activation_bytes=record.bytes,
-            trained=any(parameter.requires_grad for parameter in parameters),
+            is_trained=any(parameter.requires_grad for parameter in parameters),
             inputs=tuple(records[number].module.name for number in inputs),
         )
 

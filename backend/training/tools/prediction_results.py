@@ -242,9 +242,9 @@ class PredictionResults:
 
     def _with_classes(self, summary: Prediction, deadline: float) -> Prediction:
         target = torch.cat(self._targets).numpy()
-        predicted = torch.cat([top[:, 0] for top in self._top]).numpy()
+        predicted_classes = torch.cat([top[:, 0] for top in self._top]).numpy()
         confidence = torch.cat([shares[:, 0] for shares in self._confidences]).numpy()
-        target[predicted < 0] = -1
+        target[predicted_classes < 0] = -1
         if self._classes > _CLASS_LIMIT:
             return replace(
                 summary,
@@ -255,13 +255,15 @@ class PredictionResults:
                 ),
             )
         class_limit = max(1, min(_SAMPLES_PER_CLASS, _CLASS_SAMPLES // self._classes))
-        best = class_measures.most_confident_by_class(predicted, confidence, class_limit)
-        best = best[predicted[best] >= 0]
+        best_positions = class_measures.most_confident_by_class(
+            predicted_classes, confidence, class_limit
+        )
+        best_positions = best_positions[predicted_classes[best_positions] >= 0]
         if not (target >= 0).any():
-            return replace(summary, best=self._samples(best.tolist(), deadline))
-        counts = class_measures.confusion(target, predicted, self._classes)
+            return replace(summary, best=self._samples(best_positions.tolist(), deadline))
+        counts = class_measures.confusion(target, predicted_classes, self._classes)
         mistakes = class_measures.most_confident_mistakes(
-            target, predicted, confidence, _MISTAKE_LIMIT
+            target, predicted_classes, confidence, _MISTAKE_LIMIT
         )
         return replace(
             summary,
@@ -271,7 +273,7 @@ class PredictionResults:
             ),
             confusion=tuple(map(tuple, counts.tolist())),
             mistakes=self._samples(mistakes.tolist(), deadline),
-            best=self._samples(best.tolist(), deadline),
+            best=self._samples(best_positions.tolist(), deadline),
         )
 
     def _samples(self, positions: Sequence[int], deadline: float) -> tuple[PredictedSample, ...]:
@@ -293,8 +295,8 @@ class PredictionResults:
         output = self._outputs[position]
         text, _ = self._text(output)
         if self._task == BOXES:
-            true = self._truths[position]
-            truth = self._drawn_boxes(true, data) if true else ()
+            true_class = self._truths[position]
+            truth = self._drawn_boxes(true_class, data) if true_class else ()
             boxes = self._drawn_boxes(output, data)
             return PredictedSample(sample_preview, text, boxes=boxes, truth=truth, file=file)
         return PredictedSample(

@@ -145,29 +145,31 @@ class Survey:
     def read_samples(self, sample_count: int, budget_s: float) -> dict[str, Any]:
         shown_indices = spread_indices(self._count, min(sample_count, self._count))
         deadline = time.monotonic() + budget_s
-        examined = 0
+        read_count = 0
         for index in _reading_order(self._count, shown_indices):
             remaining_s = deadline - time.monotonic()
             if remaining_s <= 0:
                 break
-            action = f"Read {number_format.count_of(examined, self._count)} samples, next is item "
-            self._report(action + number_format.count(index), examined, self._count)
+            action = (
+                f"Read {number_format.count_of(read_count, self._count)} samples, next is item "
+            )
+            self._report(action + number_format.count(index), read_count, self._count)
             if not self.examine(index, remaining_s, index in shown_indices):
                 break
-            examined += 1
+            read_count += 1
         self._try_batch()
         cut_warning = (
-            f"Read {number_format.count_of(examined, self._count)} samples, spread evenly, in the "
-            "available time; the figures are for those."
+            f"Read {number_format.count_of(read_count, self._count)} samples, spread evenly, in "
+            "the available time; the figures are for those."
         )
-        preview_result = self.result(examined)
-        if examined < self._count:
+        preview_result = self.result(read_count)
+        if read_count < self._count:
             preview_result = replace(
                 preview_result, warnings=(cut_warning, *preview_result.warnings)
             )
         return preview_result.to_dict()
 
-    def result(self, examined: int) -> Preview:
+    def result(self, read_count: int) -> Preview:
         """Return the findings after reading this number of items."""
         for (path, *_), rows in self._pending_rows.items():
             self._add_pending(path, rows)
@@ -178,7 +180,7 @@ class Survey:
             split=self._split,
             class_name=self._data.class_name,
             count=self._count,
-            examined=examined,
+            examined_count=read_count,
             samples=tuple(samples),
             class_samples=self._class_samples.all() if self._has_classes else (),
             shapes=tuple(ShapeCount(*key, n) for key, n in self._shapes.most_common(_SHAPE_LIMIT)),

@@ -45,12 +45,12 @@ class Report:
         self._label = ""
         self._reported_s = 0.0
 
-    def __call__(self, label: str, done: float = 0, total: float = 0) -> None:
+    def __call__(self, label: str, done_amount: float = 0, total: float = 0) -> None:
         now_s = time.monotonic()
         if label == self._label and now_s - self._reported_s < _REPORT_INTERVAL_S:
             return
         self._label, self._reported_s = label, now_s
-        self._file.write(json.dumps({"what": label, "done": done, "total": total}) + "\n")
+        self._file.write(json.dumps({"what": label, "done": done_amount, "total": total}) + "\n")
 
     def close(self) -> None:
         self._file.close()

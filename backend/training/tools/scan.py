@@ -94,7 +94,7 @@ class _SplitSurvey:
         self._thumbnail_numbers = numbers("q")
         self._not_finite: list[int] = []
         self._not_finite_count = 0
-        self._examined = 0
+        self._examined_count = 0
         self._unknown_parts: Counter[str] = Counter()
         self._cut_reason = ""
 
@@ -108,7 +108,7 @@ class _SplitSurvey:
             self._report(f"Reading {self.split} samples", index, self.count)
             if not self._survey.examine(index, min(sample_s, remaining_s), False):
                 hanging_count += 1
-            self._examined += 1
+            self._examined_count += 1
             if hanging_count == _HANGING_LIMIT:
                 self._cut_reason = f"because {hanging_count} samples hang"
                 return
@@ -157,25 +157,25 @@ class _SplitSurvey:
         return thumbnail_numbers
 
     def preview(self) -> Preview:
-        return self._survey.result(self._examined)
+        return self._survey.result(self._examined_count)
 
     def result(self, near_pairs: fingerprints.SamplePairs) -> SplitScan:
         preview = self.preview()
         equal_pairs = fingerprints.equal_pairs_within(self.hashes)
         near_pairs = near_pairs.excluding(equal_pairs)
-        read_label = number_format.count_of(self._examined, self.count)
+        read_label = number_format.count_of(self._examined_count, self.count)
         warnings = [f"Read {read_label} samples {self._cut_reason}."] if self._cut_reason else []
         if self._unknown_parts:
-            count = number_format.count_of(self._unknown_parts.total(), self._examined)
+            count = number_format.count_of(self._unknown_parts.total(), self._examined_count)
             warnings.append(
                 f"{count} samples are not compared with others, because the content of a part is "
                 f"not known: {number_format.name_list(list(self._unknown_parts))}."
             )
         return SplitScan(
             samples=self.count,
-            examined=self._examined,
+            examined_count=self._examined_count,
             classes={class_count.name: class_count.count for class_count in preview.classes},
-            broken=tuple(
+            broken_samples=tuple(
                 BrokenSample(error.index, error.message)
                 for error in preview.errors
                 if error.index is not None
@@ -231,10 +231,10 @@ def _compare_splits(
 
 def _shift_messages(training: SplitScan, validation: SplitScan) -> Iterator[str]:
     """Yield the differences that are both large and larger than by chance."""
-    if not training.examined or not validation.examined:
+    if not training.examined_count or not validation.examined_count:
         return
-    rarity = 1 / training.examined + 1 / validation.examined
-    is_many = min(training.examined, validation.examined) >= _LEAST_SAMPLES
+    rarity = 1 / training.examined_count + 1 / validation.examined_count
+    is_many = min(training.examined_count, validation.examined_count) >= _LEAST_SAMPLES
     training_statistics = {
         (channel.path, channel.channel): channel for channel in training.statistics
     }

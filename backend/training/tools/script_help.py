@@ -90,8 +90,8 @@ def _run_command(
     try:
         while True:
             is_over = child.poll() is not None
-            ready, _, _ = select.select([child.stdout], [], [], _TICK_S)
-            chunk = os.read(child.stdout.fileno(), _CHUNK_BYTES) if ready else b""
+            readable_files, _, _ = select.select([child.stdout], [], [], _TICK_S)
+            chunk = os.read(child.stdout.fileno(), _CHUNK_BYTES) if readable_files else b""
             output += chunk
             if len(output) > _OUTPUT_LIMIT_BYTES:
                 raise BackendError(f"{command_label} printed more than 1 MB.", _REMEDY)
@@ -104,7 +104,7 @@ def _run_command(
                     "begun to train.",
                     _REMEDY,
                 )
-            if ready and not chunk:
+            if readable_files and not chunk:
                 # It closed its output, and continues.
                 time.sleep(_TICK_S)
     finally:

@@ -217,10 +217,10 @@ def thumbnail_pixels(array: Array, layout: str) -> Array:
         low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
         if low >= 0 and high <= 1:
             low, high = 0.0, 1.0
-        scaled = (numpy.nan_to_num(values, nan=low, posinf=high, neginf=low) - low) * (
+        scaled_values = (numpy.nan_to_num(values, nan=low, posinf=high, neginf=low) - low) * (
             255 / ((high - low) or 1.0)
         )
-        array = scaled.round().clip(0, 255).astype(numpy.uint8)
+        array = scaled_values.round().clip(0, 255).astype(numpy.uint8)
     return array
 
 

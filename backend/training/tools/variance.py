@@ -115,7 +115,7 @@ class _LayerCalls:
         if _is_finite(value):
             self.rows[row_index] = replace(row, gradient=value.double().square().mean().item())
         else:
-            self.rows[row_index] = replace(row, broken=row.broken or "gradient")
+            self.rows[row_index] = replace(row, broken_part=row.broken_part or "gradient")
 
 
 def _variance(value: torch.Tensor) -> float | None:

@@ -138,11 +138,11 @@ def require_shapes(model: torch.nn.Module) -> None:
         UserCodeError: There are such parameters.
     """
     tensors = [*model.named_parameters(), *model.named_buffers()]
-    unknown = [name for name, tensor in tensors if _is_lazy(tensor)]
-    if unknown:
+    lazy_names = [name for name, tensor in tensors if _is_lazy(tensor)]
+    if lazy_names:
         raise UserCodeError(
             "The first batch does not give these parameters a shape, in evaluation or in "
-            f"{_MAX_STEPS} steps of training: {name_list(unknown)}.",
+            f"{_MAX_STEPS} steps of training: {name_list(lazy_names)}.",
             "Use these layers in the first step, or build them with their sizes in "
             "UserModel.__init__, such as torch.nn.Linear in place of LazyLinear.",
         )

@@ -337,7 +337,7 @@ def test_a_new_job_is_queued_for_later_with_a_reservation_and_an_overlap_leaves_
     services.queue.pause()
 
     def queue_for_later(time_text, hours):
-        start_buttons(form).later.click()
+        start_buttons(form).queue_later.click()
         dialog = form.controller._queue_dialog.dialog
         for edit, text in zip(dialog.findChildren(LineEdit), (time_text, hours), strict=True):
             edit.setText(text)

@@ -112,7 +112,7 @@ def test_the_arguments_of_a_script_are_fields_and_several_values_are_a_sweep(
     qtbot.waitUntil(lambda: "arguments.opt" in program.form._fields._fields, timeout=60_000)
     mouse.type(field(program, "lr"), "0.2")
     qtbot.waitUntil(lambda: program.form.draft().raw.get("arguments") == ["--lr", "0.2"])
-    program.form._fields.swept.show_axis(parse_axis("arguments.lr", "0.2, 0.3"))
+    program.form._fields.swept_fields.show_axis(parse_axis("arguments.lr", "0.2, 0.3"))
     qtbot.waitUntil(lambda: program.form._result.text() == "Ready to queue 2 jobs")
     (folder / "train.py").write_text("raise SystemExit('no data')")
     program._services.library.import_item(Kind.SCRIPT, folder, "other")

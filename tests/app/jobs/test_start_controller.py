@@ -53,7 +53,7 @@ class Nodes:
         self.fixed_findings: list[tuple[PreflightFinding, ...]] = []
 
     def run(
-        self, config: JobConfig, job_id: str = "", cancelled: Callable[[], bool] = bool
+        self, config: JobConfig, job_id: str = "", is_cancelled: Callable[[], bool] = bool
     ) -> Preflight:
         self.checked_nodes.append(tuple(p.node for p in config.placement))
         return self.preflight_of(config)
@@ -64,7 +64,7 @@ class Nodes:
         previous_preflight: Preflight,
         nodes: Sequence[str],
         job_id: str = "",
-        cancelled: Callable[[], bool] = bool,
+        is_cancelled: Callable[[], bool] = bool,
     ) -> Preflight:
         self.checked_nodes.append(tuple(nodes))
         return self.preflight_of(config)
@@ -112,7 +112,7 @@ class RequestedStart:
         progress.step(0, 0, "Checking 2 nodes")
         config = replace(JOB, placement=placement or PLACEMENT)
         preflight = self.nodes.preflight_of(config)
-        if not preflight.succeeded or (preflight.warnings and progress.asks):
+        if not preflight.succeeded or (preflight.warnings and progress.can_ask):
             raise PreflightFailed(preflight, config)
         self.started_on.append(config.placement)
         return CREATED
@@ -281,7 +281,7 @@ def test_a_fault_after_the_first_check_is_shown_too(make_controller: Make, qtbot
 def test_one_batch_is_tried_where_the_job_would_run(make_controller: Make, qtbot: QtBot) -> None:
     trials: list[tuple[str, tuple[Placement, ...]]] = []
 
-    def run(job_id: str, on_state: Any, cancelled: Any, placement: Any) -> Any:
+    def run(job_id: str, on_state: Any, is_cancelled: Any, placement: Any) -> Any:
         trials.append((job_id, placement))
         return samples.SOUND
 

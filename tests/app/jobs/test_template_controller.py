@@ -305,11 +305,11 @@ def test_a_draw_of_too_many_or_no_number_is_an_error_at_its_field(form):
     form.show_draft(JobDraft(raw_job(1), (RATE,), 2, 1))
     card = find_only(FormSections, form).sweep
     assert card.isVisible()
-    card._draws.control.setText("many")
+    card._draw_count.control.setText("many")
     finish_timers(form)
-    assert card._draws.error() == "Jobs must be 1 to 200, not 0."
+    assert card._draw_count.error() == "Jobs must be 1 to 200, not 0."
     assert not start_buttons(form).start.isEnabled()
-    card._draws.control.setText("9")
+    card._draw_count.control.setText("9")
     form._request_check()
     assert "these values give only 2 different ones" in setting_field(form, "optimizer.lr").error()
     find_only(SegmentedControl, card)._group.button(0).click()

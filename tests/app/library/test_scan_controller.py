@@ -122,7 +122,7 @@ def test_a_scan_that_the_user_cancels_is_no_failure(detail, scans):
     scans.answer = Cancelled()
     detail.results.scan.scan_requested.emit()
     assert find_only(Banner, detail.results.scan).isHidden()
-    assert "Not scanned yet" in detail.results.scan._empty.accessibleName()
+    assert "Not scanned yet" in detail.results.scan._empty_state.accessibleName()
 
 
 def test_without_a_loader_a_scan_asks_for_one(detail, scans):

@@ -229,7 +229,7 @@ def test_an_unknown_key_before_the_first_step_is_asked_about_too(
 def test_a_failed_node_is_retried_while_other_nodes_continue(controller, provisioning, monkeypatch):
     monkeypatch.setattr(controller, "_finish", lambda progresses: None)
     controller._start_set_up(("gpu1", "gpu2"), SYSTEM_OPTIONS)
-    assert set(controller._running) == {"gpu1", "gpu2"}
+    assert set(controller._progress_by_node) == {"gpu1", "gpu2"}
     controller._show_states()
     visible_window(SetUpDialog).retry_requested.emit("gpu2", "Inspect")
     assert provisioning.starts == [(("gpu1", "gpu2"), SYSTEM_OPTIONS), (("gpu2",), SYSTEM_OPTIONS)]

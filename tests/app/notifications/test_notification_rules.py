@@ -277,7 +277,7 @@ def test_the_rules_drop_an_ended_run(qapp):
     alarm = Alarm(DIVERGED, 40, "The loss is 9.31, 4.2 times its best (2.2 at step 30).")
 
     def stored_count():
-        return sum(map(len, (rules._live, rules._doubtful_runs, rules._reported_alarms)))
+        return sum(map(len, (rules._live_views, rules._doubtful_runs, rules._reported_alarms)))
 
     for number in range(100):
         run = replace_fields(

@@ -347,9 +347,9 @@ def test_a_field_takes_several_values(hands, program):
     hands.press("Ctrl+A")
     hands.write("0.1, 0.2")
     hands.press("Return")
-    (axis,) = program.form._fields.swept.axes()
+    (axis,) = program.form._fields.swept_fields.axes()
     assert axis.points() == (0.1, 0.2)
-    program.form._fields.swept.clear()
+    program.form._fields.swept_fields.clear()
 
 
 # Notices, and logs

@@ -69,7 +69,7 @@ def test_a_list_prints_an_ended_job_as_its_folder_has_it(catalogue: Catalogue) -
         epochs=4,
         config=replace(CONFIG, script="train", epochs=0),
         alarms=(Alarm("diverged", 7, "The loss rises."),),
-        continuation=Continuation("The node gpu2 was lost.", retries=1, avoids=("gpu2",)),
+        continuation=Continuation("The node gpu2 was lost.", retries=1, avoided_nodes=("gpu2",)),
     )
     catalogue.put_job(ended)
     (listed,) = catalogue.jobs()

@@ -22,9 +22,9 @@ from tests.fakes.local_shell import LocalShell
 KEY = cluster_key.make_key()
 OTHER_KEY = cluster_key.make_key()
 SUBNET = "10.77.0.0/24"
-LINE = cluster_key.authorized_line(KEY.public, SUBNET)
-GPU1 = Peer("gpu1", "10.77.0.2", 0, "lab", f"{KEY.public}")
-GPU2 = Peer("gpu2", "10.77.0.3", 2222, "", f"{OTHER_KEY.public}")
+LINE = cluster_key.authorized_line(KEY.public_key, SUBNET)
+GPU1 = Peer("gpu1", "10.77.0.2", 0, "lab", f"{KEY.public_key}")
+GPU2 = Peer("gpu2", "10.77.0.3", 2222, "", f"{OTHER_KEY.public_key}")
 PATHS = {"identity": "/home/lab/rm/ssh/id_cluster", "known_hosts": "/home/lab/rm/ssh/known_hosts"}
 
 lists = st.lists(
@@ -35,8 +35,8 @@ lists = st.lists(
                 b"",
                 b"# " + LINE.encode(),
                 f"ssh-ed25519 AAAA {cluster_key.COMMENT}".encode(),
-                cluster_key.authorized_line(OTHER_KEY.public, SUBNET).encode(),
-                f"{KEY.public} me@laptop\r".encode(),
+                cluster_key.authorized_line(OTHER_KEY.public_key, SUBNET).encode(),
+                f"{KEY.public_key} me@laptop\r".encode(),
             ]
         ),
     ),
@@ -54,7 +54,9 @@ def test_our_line_joins_and_every_other_stays_byte_for_byte(content: bytes) -> N
 
 @given(lists)
 def test_removing_our_line_restores_the_list(content: bytes) -> None:
-    remaining_content = cluster_key.without_line(cluster_key.with_line(content, LINE), KEY.public)
+    remaining_content = cluster_key.without_line(
+        cluster_key.with_line(content, LINE), KEY.public_key
+    )
     assert remaining_content in (content, content + b"\n")
 
 
@@ -62,7 +64,7 @@ def test_removing_our_line_restores_the_list(content: bytes) -> None:
 def test_another_subnet_takes_the_old_line_s_place_once(
     lines_before: bytes, lines_after: bytes
 ) -> None:
-    old = cluster_key.authorized_line(KEY.public, "10.0.0.0/8").encode()
+    old = cluster_key.authorized_line(KEY.public_key, "10.0.0.0/8").encode()
     new_line = LINE.encode()
     content = b"\n".join((lines_before, old, lines_after, old, b""))
     assert cluster_key.with_line(content, LINE) == b"\n".join(
@@ -72,13 +74,13 @@ def test_another_subnet_takes_the_old_line_s_place_once(
 
 def test_the_key_is_let_in_from_the_subnet_and_from_nodes_outside_of_it() -> None:
     entry = NodeEntry("gpu1", NodeAddress("gpu1"), ranks_address="10.77.0.2/24")
-    outside = Peer("gpu3", "10.99.0.4", 0, "", OTHER_KEY.public, ("10.77.0.9", "fd00::4"))
+    outside = Peer("gpu3", "10.99.0.4", 0, "", OTHER_KEY.public_key, ("10.77.0.9", "fd00::4"))
     assert cluster_key.sources(entry, [GPU1, GPU2]) == SUBNET
     assert cluster_key.sources(entry, [GPU1, GPU2, outside]) == f"{SUBNET},10.99.0.4,fd00::4"
-    line = cluster_key.authorized_line(KEY.public, cluster_key.sources(entry, [outside]))
+    line = cluster_key.authorized_line(KEY.public_key, cluster_key.sources(entry, [outside]))
     assert line.startswith(f'restrict,from="{SUBNET},10.99.0.4/32,fd00::4/128",')
     with pytest.raises(ValueError, match=r"10\.99\.0\.4 x"):
-        cluster_key.authorized_line(KEY.public, '10.77.0.0/24,10.99.0.4 x"')
+        cluster_key.authorized_line(KEY.public_key, '10.77.0.0/24,10.99.0.4 x"')
 
 
 def test_openssh_reads_the_pair_and_the_line_as_they_are_meant(tmp_path: Path) -> None:
@@ -86,7 +88,7 @@ def test_openssh_reads_the_pair_and_the_line_as_they_are_meant(tmp_path: Path) -
     printed_key = subprocess.run(
         ["ssh-keygen", "-y", "-f", private], capture_output=True, text=True, check=True
     )
-    assert printed_key.stdout.split()[:2] == KEY.public.split()
+    assert printed_key.stdout.split()[:2] == KEY.public_key.split()
     key_list = tmp_path / "authorized_keys"
     key_list.write_text(f"{LINE}\n")
     fingerprint = subprocess.run(
@@ -118,7 +120,7 @@ def test_one_of_many_concurrently_made_keys_wins(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len({key.public for key in kept_keys}) == 1
+    assert len({key.public_key for key in kept_keys}) == 1
     assert cluster_key.stored_key(tmp_path) == kept_keys[0]
 
 
@@ -164,22 +166,22 @@ def test_openssh_reads_the_client_file_as_intended(tmp_path: Path) -> None:
         completed = subprocess.run(
             ["ssh-keygen", "-F", name, "-f", hosts], capture_output=True, text=True, check=True
         )
-        assert KEY.public in completed.stdout
+        assert KEY.public_key in completed.stdout
 
 
 @pytest.mark.parametrize(
     "peer",
     [
-        Peer("gpu 1", "10.77.0.2", 0, "lab", KEY.public),
-        Peer("-oProxyCommand=x", "10.77.0.2", 0, "lab", KEY.public),
-        Peer("gpu1\n  ProxyCommand x", "10.77.0.2", 0, "lab", KEY.public),
-        Peer("gpu1", "10.77.0.2 *", 0, "lab", KEY.public),
-        Peer("gpu1", "gpu1.example.org", 0, "lab", KEY.public),
-        Peer("gpu1", "10.77.0.2", 70000, "lab", KEY.public),
-        Peer("gpu1", "10.77.0.2", -1, "lab", KEY.public),
-        Peer("gpu1", "10.77.0.2", 0, "la b", KEY.public),
-        Peer("gpu1", "10.77.0.2", 0, "%u", KEY.public),
-        Peer("gpu1", "10.77.0.2", 0, "lab", f"{KEY.public}\n* {OTHER_KEY.public}"),
+        Peer("gpu 1", "10.77.0.2", 0, "lab", KEY.public_key),
+        Peer("-oProxyCommand=x", "10.77.0.2", 0, "lab", KEY.public_key),
+        Peer("gpu1\n  ProxyCommand x", "10.77.0.2", 0, "lab", KEY.public_key),
+        Peer("gpu1", "10.77.0.2 *", 0, "lab", KEY.public_key),
+        Peer("gpu1", "gpu1.example.org", 0, "lab", KEY.public_key),
+        Peer("gpu1", "10.77.0.2", 70000, "lab", KEY.public_key),
+        Peer("gpu1", "10.77.0.2", -1, "lab", KEY.public_key),
+        Peer("gpu1", "10.77.0.2", 0, "la b", KEY.public_key),
+        Peer("gpu1", "10.77.0.2", 0, "%u", KEY.public_key),
+        Peer("gpu1", "10.77.0.2", 0, "lab", f"{KEY.public_key}\n* {OTHER_KEY.public_key}"),
         Peer("gpu1", "10.77.0.2", 0, "lab", ""),
     ],
 )
@@ -213,7 +215,7 @@ def test_a_node_gets_the_key_and_lets_it_in_once(shell: LocalShell, home: NodeHo
         Path(home.ssh) / cluster_key.PRIVATE_NAME,
         shell.home / ".ssh/authorized_keys",
     )
-    assert private.read_bytes() == KEY.private
+    assert private.read_bytes() == KEY.private_key
     assert key_list.read_text() == f"{LINE}\n"
     assert modes(private, private.parent, key_list, key_list.parent) == [0o600, 0o700, 0o600, 0o700]
     assert not cluster_key.install_key(shell, home, KEY, SUBNET)

@@ -399,7 +399,7 @@ def test_the_node_s_own_open_mpi_is_used_when_asked_for(node: Node, tmp_path: Pa
 
 def test_no_secret_is_reported_or_in_a_command(node: Node) -> None:
     go(node)
-    secret = KEY.private.splitlines()[2].decode()
+    secret = KEY.private_key.splitlines()[2].decode()
     assert secret in (node.home / "ssh/id_cluster").read_text()
     assert secret not in repr(node.updates)
     assert secret not in repr(node.shell.commands)

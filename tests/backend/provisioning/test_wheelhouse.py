@@ -143,7 +143,7 @@ def test_a_cancelled_download_ends_pip_and_continues_the_next_time(desk: Desk) -
     printed_lines: list[str] = []
     (desk.folder / "pip.py").write_text("print('here', flush=True)\nimport time\ntime.sleep(300)\n")
     with pytest.raises(Cancelled):
-        desk.gather(on_line=printed_lines.append, cancelled=lambda: bool(printed_lines))
+        desk.gather(on_line=printed_lines.append, is_cancelled=lambda: bool(printed_lines))
     (desk.folder / "pip.py").write_text(FAKE_PIP)
     assert desk.gather().wheels
 

@@ -126,7 +126,7 @@ def test_a_worker_s_own_pushes_are_not_late(n_fetch: int, variant: str, momentum
         for number in range(1, 13):
             gradients = [torch.randn(p.shape, generator=generator) for p in model.parameters()]
             fetches = number % n_fetch == 0
-            assert server.push(1, gradients, 0.1, fetches=fetches) == 0
+            assert server.push(1, gradients, 0.1, does_fetch=fetches) == 0
             if fetches:
                 server.pull(1)
         results.append(list(model.parameters()))
@@ -154,7 +154,7 @@ def test_a_push_is_compensated_from_the_copy_on_which_its_worker_made_it(
             torch.from_numpy(generator.normal(size=p.shape)).float() for p in model.parameters()
         ]
         g = np.concatenate([gradient.numpy().ravel() for gradient in gradients]).astype(np.float64)
-        server.push(worker, gradients, rate, fetches=fetches)
+        server.push(worker, gradients, rate, does_fetch=fetches)
         factor: Any = strength
         if variant == "adaptive":
             mean_square = 0.95 * mean_square + 0.05 * g * g

@@ -330,7 +330,7 @@ def dataset_scan(stage: Stage) -> None:
     leaks = tuple((18 * n, n) for n in range(31))
     view.show_scan(
         DatasetScan(
-            1438, 1438, broken=(BrokenSample(7, broken),), broken_count=3, leaks=leaks,
+            1438, 1438, broken_samples=(BrokenSample(7, broken),), broken_count=3, leaks=leaks,
             leak_count=31, duplicates=((4, 90), (5, 91)), duplicate_count=2, not_finite=14,
             not_finite_samples=tuple(range(14)), validation=SplitScan(359, 359), seconds=4.2,
             sample_time_ms=0.8, shifts=(

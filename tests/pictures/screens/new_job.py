@@ -200,7 +200,7 @@ def new_job_arguments(stage: Stage) -> None:
     form = filled_form(stage, raw=raw)
     form._sections.arguments.switch.click()
     form.show_arguments(ScriptHelp(read_help(text)))
-    form._fields.swept.show_axis(parse_axis("arguments.lr", "0.1, 0.3"))
+    form._fields.swept_fields.show_axis(parse_axis("arguments.lr", "0.1, 0.3"))
 
 
 @screen("new-job-downpour", LARGE_SMALL)
@@ -394,8 +394,8 @@ def scroll_to(stage: Stage, form: JobForm, part: QWidget) -> None:
 def show_sweep(stage: Stage) -> JobForm:
     """The form with six jobs of two fields."""
     form = filled_form(stage)
-    form._fields.swept.show_axis(Axis("optimizer.lr", (0.01, 0.03, 0.1)))
-    form._fields.swept.show_axis(Axis("batch_size", (16, 32)))
+    form._fields.swept_fields.show_axis(Axis("optimizer.lr", (0.01, 0.03, 0.1)))
+    form._fields.swept_fields.show_axis(Axis("batch_size", (16, 32)))
     form.show_check(
         JobCheck(
             jobs=6,
@@ -417,4 +417,4 @@ screen("sweep", published=("light",))(show_sweep)
 def sweep_popover(stage: Stage) -> None:
     form = show_sweep(stage)
     scroll_to(stage, form, form._fields.field("optimizer.lr"))
-    form._fields.swept.open("optimizer.lr")
+    form._fields.swept_fields.open("optimizer.lr")

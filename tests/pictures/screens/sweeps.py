@@ -124,8 +124,8 @@ def sweep_half_made(stage: Stage) -> None:
 def _popover(stage: Stage, path: str) -> MultiValueEditor:
     form = filled_form(stage)
     scroll_to(stage, form, form._fields.field(path))
-    form._fields.swept.open(path)
-    popover = form._fields.swept.popover
+    form._fields.swept_fields.open(path)
+    popover = form._fields.swept_fields.popover
     assert popover is not None
     return popover
 

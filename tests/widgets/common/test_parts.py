@@ -542,7 +542,7 @@ def test_every_part_can_be_painted_in_both_themes(show: Show, theme_manager: The
             CheckBox("t", is_checked=True),
             Switch(name="s", is_checked=True),
         ),
-        *(Banner("bad", "a", "b", stacked=True), Slider(0.5, name="s"), ComboBox(name="c")),
+        *(Banner("bad", "a", "b", is_stacked=True), Slider(0.5, name="s"), ComboBox(name="c")),
     )
     window = show(*parts, width=700)
     for choice in (ThemeChoice.DARK, ThemeChoice.LIGHT):

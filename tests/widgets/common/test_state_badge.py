@@ -148,7 +148,7 @@ def cell(use: str, unhealthy: bool = False) -> NDArray[np.float64]:
     image = QImage(44, 22, QImage.Format.Format_RGB32)
     image.fill(theme.LIGHT.q("surface"))
     painter = QPainter(image)
-    paint_gpu_cell(painter, QRectF(0, 0, 44, 22), use, unhealthy=unhealthy)  # type: ignore[arg-type]
+    paint_gpu_cell(painter, QRectF(0, 0, 44, 22), use, is_unhealthy=unhealthy)  # type: ignore[arg-type]
     painter.end()
     print_ = image.convertToFormat(QImage.Format.Format_Grayscale8)
     rows = np.frombuffer(print_.constBits(), np.uint8).reshape(22, -1)

@@ -126,7 +126,7 @@ def test_a_pair_of_which_one_cannot_be_read_shifts_no_other(view: ScanView) -> N
 def test_s08_a_click_on_a_finding_shows_its_samples(view: ScanView, qtbot: QtBot) -> None:
     view.show_scan(
         scan(
-            broken=(BrokenSample(7, "Item 7 is torn."),),
+            broken_samples=(BrokenSample(7, "Item 7 is torn."),),
             broken_count=1,
             not_finite=2,
             not_finite_samples=(4, 9),

@@ -158,8 +158,8 @@ def test_a_long_curve_that_goes_back_is_smoothed_as_if_it_had_not(back: int) -> 
     np.testing.assert_allclose(data.smoothed, smoothed_one_by_one(values, 0.99), rtol=1e-9)
     new_curve = curve(values, 0.99)
     for smoothed in (False, True):
-        columns = data.columns(XAxis.STEP, 0, back + 3_000, 100, smoothed=smoothed)
-        expected = new_curve.columns(XAxis.STEP, 0, back + 3_000, 100, smoothed=smoothed)
+        columns = data.columns(XAxis.STEP, 0, back + 3_000, 100, is_smoothed=smoothed)
+        expected = new_curve.columns(XAxis.STEP, 0, back + 3_000, 100, is_smoothed=smoothed)
         np.testing.assert_allclose(columns, expected, rtol=1e-9)
 
 

@@ -42,7 +42,7 @@ def test_p10_a_point_costs_its_value_and_places_that_must_be_kept(
         axes = (positions / 1000, positions) if has_places else ()
         curve.extend(steps, random.normal(size=10_000), *axes)
     for smoothed in (False, True):
-        curve.columns(XAxis.STEP, 0, MILLION, 1000, smoothed=smoothed)
+        curve.columns(XAxis.STEP, 0, MILLION, 1000, is_smoothed=smoothed)
     used_bytes = bytes_of(curve, set())
     assert 8 * MILLION < used_bytes < bytes_each * MILLION
 

@@ -12,10 +12,10 @@ from backend.records.base.timestamps import instant
 from backend.records.base.validation import sanitize, tags_error
 from backend.records.nodes.reading import NodeState
 from backend.records.queue.entry import (
-    FORMS,
-    HIGHEST,
-    LONGEST_S,
-    LOWEST,
+    MAX_LENGTH_S,
+    MAX_PRIORITY,
+    MIN_PRIORITY,
+    START_TIME_FORMS,
     QueueEntry,
     parse_start_time,
 )
@@ -113,7 +113,7 @@ def queue_question(
     parent: QWidget | None = None,
 ) -> Question:
     """Ask for the priority of a job in the queue, its earliest start, and the hours it reserves."""
-    priority = SpinBox(entry.priority, minimum=LOWEST, maximum=HIGHEST, name="Priority")
+    priority = SpinBox(entry.priority, minimum=MIN_PRIORITY, maximum=MAX_PRIORITY, name="Priority")
     priority.setFixedWidth(_PRIORITY_W)
     start_time = instant(entry.not_before)
     time_text = f"{start_time.astimezone():%Y-%m-%d %H:%M}" if start_time is not None else ""
@@ -131,7 +131,7 @@ def queue_question(
     def read_hours() -> float:
         text = hours_edit.text().strip().replace(",", ".")
         hours = float(text) if text else 0.0
-        if not 0 <= hours * 3600 <= LONGEST_S:
+        if not 0 <= hours * 3600 <= MAX_LENGTH_S:
             raise ValueError
         return hours
 
@@ -142,8 +142,8 @@ def queue_question(
         try:
             read_hours()
         except ValueError:  # Of any text.
-            hours_field.set_error(f"A number up to {LONGEST_S / 3600:.0f}")
-        field.set_note(f"For example {FORMS}. Empty: as soon as possible.")
+            hours_field.set_error(f"A number up to {MAX_LENGTH_S / 3600:.0f}")
+        field.set_note(f"For example {START_TIME_FORMS}. Empty: as soon as possible.")
         try:
             start_time = read_time()
         except ValueError as error:

@@ -75,12 +75,37 @@ class CheckpointsTab(QWidget):
                 ),
             )
         )
+        self._make_table()
+        self._make_buttons()
+        self._policy_label = Label("", "small", "text3", wrap=True)
+        self._is_live = False
+        card = Card((self._table, 1), margins=(0, 0, 0, S1))
+        TableHeightLimit(self._table, card, S1)
+        buttons = self._resume_button, self._try_button, self._export_button, self.more_button
+        table = QWidget()
+        table.setLayout(
+            col(
+                *((card, 1), row(*buttons, STRETCH, gap=S2), self._policy_label, SLACK),
+                gap=S3,
+                margins=(0, 0, PAGE_MARGIN, S3),
+            )
+        )
+        self._empty_state = EmptyState("floppy-disk", "")
+        self._pages = QStackedWidget()
+        self._pages.addWidget(self._empty_state)
+        self._pages.addWidget(table)
+        self.setLayout(col((self._pages, 1), gap=0))
+        self._update_buttons()
+
+    def _make_table(self) -> None:
         self._table = CheckpointTable()
         self._table.drag_started.connect(self._drag)
         self._table.setModel(self.model)
         style_view(self._table, "Checkpoints")
         share_column_width(self._table, _MARKS_COLUMN)
         self._table.selectionModel().selectionChanged.connect(self._update_buttons)
+
+    def _make_buttons(self) -> None:
         self._resume_button = Button("Resume from this", icon="play")
         self._resume_button.clicked.connect(partial(self._request, job_actions.RESUME_FROM))
         self._try_button = Button("Try it", icon="magic-wand")
@@ -102,34 +127,6 @@ class CheckpointsTab(QWidget):
             job_actions.KEEP_CHECKPOINT.id: self._request_keep,
             job_actions.INSPECT_CHECKPOINT.id: self._request_inspection,
         }
-        self._policy_label = Label("", "small", "text3", wrap=True)
-        self._is_live = False
-        card = Card((self._table, 1), margins=(0, 0, 0, S1))
-        TableHeightLimit(self._table, card, S1)
-        table = QWidget()
-        table.setLayout(
-            col(
-                (card, 1),
-                row(
-                    self._resume_button,
-                    self._try_button,
-                    self._export_button,
-                    self.more_button,
-                    STRETCH,
-                    gap=S2,
-                ),
-                self._policy_label,
-                SLACK,
-                gap=S3,
-                margins=(0, 0, PAGE_MARGIN, S3),
-            )
-        )
-        self._empty_state = EmptyState("floppy-disk", "")
-        self._pages = QStackedWidget()
-        self._pages.addWidget(self._empty_state)
-        self._pages.addWidget(table)
-        self.setLayout(col((self._pages, 1), gap=0))
-        self._update_buttons()
 
     def begin_reading(self) -> None:
         """Show that the checkpoints of another job are being read."""

@@ -108,28 +108,28 @@ class SampleAnswer(Card):
         super().__init__(self._title, parts, gap=S2, parent=parent)
         self.setFixedWidth(2 * _ANSWER_W if is_wide else _ANSWER_W)
 
-    def show_sample(self, predicted: PredictedSample) -> None:
-        self._title.setText(predicted.file.rpartition("/")[2] or f"Sample {predicted.sample.index}")
-        self._title.set_tip(predicted.file)
-        data_part = main_part(predicted.sample)
-        side = _BOXED_PICTURE if predicted.boxes or predicted.truth else _PICTURE
+    def show_sample(self, sample: PredictedSample) -> None:
+        self._title.setText(sample.file.rpartition("/")[2] or f"Sample {sample.sample.index}")
+        self._title.set_tip(sample.file)
+        data_part = main_part(sample.sample)
+        side = _BOXED_PICTURE if sample.boxes or sample.truth else _PICTURE
         picture = scale_thumbnail(decode_thumbnail(data_part), side, self.devicePixelRatioF())
-        draw_boxes(picture, predicted.truth, line_pen(*TRUE[1:]))
-        draw_boxes(picture, predicted.boxes, line_pen(*PREDICTED[1:]))
-        self._legend.setVisible(bool(predicted.truth) and not picture.isNull())
+        draw_boxes(picture, sample.truth, line_pen(*TRUE[1:]))
+        draw_boxes(picture, sample.boxes, line_pen(*PREDICTED[1:]))
+        self._legend.setVisible(bool(sample.truth) and not picture.isNull())
         self._picture.setPixmap(picture)
         self._picture.setVisible(not picture.isNull())
         can_be_drawn = data_part is not None and bool(len(data_part.values) > 1 or data_part.rows)
         self._sketch.show_part(data_part)
         self._sketch.setVisible(picture.isNull() and can_be_drawn)
-        self._target.setText(f"Target: {predicted.sample.target}")
-        self._target.setVisible(bool(predicted.sample.target))
-        self._bars.show_guesses(predicted.guesses)
+        self._target.setText(f"Target: {sample.sample.target}")
+        self._target.setVisible(bool(sample.sample.target))
+        self._bars.show_guesses(sample.guesses)
         clear(self._outputs)
-        for box in predicted.boxes[:8]:
+        for box in sample.boxes[:8]:
             box_label = f"{box.name}, {formats.percent(box.confidence)}"
             self._outputs.addWidget(Label(box_label, "small", elide="right"))
-        for part in predicted.output[:6]:
+        for part in sample.output[:6]:
             title = f"{path_title(part.path)}, {shape_text(part)}"
             self._outputs.addWidget(Label(title, "tiny", "text3", elide="right"))
             image = scale_thumbnail(decode_thumbnail(part), _PICTURE, self.devicePixelRatioF())
@@ -286,15 +286,15 @@ class PredictionView(QWidget):
         self._show_samples(getattr(self._prediction, key))
 
     @Slot(int, int)
-    def _show_cell(self, target: int, predicted: int) -> None:
+    def _show_cell(self, target: int, predicted_class: int) -> None:
         names = [measures.name for measures in self._prediction.classes]
-        class_pair = names[target], names[predicted]
+        class_pair = names[target], names[predicted_class]
         stored_samples = (
             *self._prediction.mistakes,
             *self._prediction.best,
             *self._prediction.examples,
         )
-        self._cell_note.setText(f"{self._matrix.cell_label(target, predicted)}.")
+        self._cell_note.setText(f"{self._matrix.cell_label(target, predicted_class)}.")
         self._cell_note.show()
         samples = {s.sample.index: s for s in stored_samples}
         self._show_samples(
@@ -323,13 +323,13 @@ def _table_card(columns: Sequence[TableColumn[T]], rows: Sequence[T]) -> Card:
     return Card((table, 1), margins=(0, 0, 0, S1))
 
 
-def _captioned_preview(predicted: PredictedSample) -> SamplePreview:
+def _captioned_preview(sample: PredictedSample) -> SamplePreview:
     """Return a sample whose caption has the answer, below the target if they differ."""
-    target = predicted.sample.target
-    is_class = bool(predicted.guesses)
+    target = sample.sample.target
+    is_class = bool(sample.guesses)
     caption = (
-        f"{target}\n→ {predicted.prediction}"
-        if target != predicted.prediction and target
-        else predicted.prediction
+        f"{target}\n→ {sample.prediction}"
+        if target != sample.prediction and target
+        else sample.prediction
     )
-    return replace(predicted.sample, target=caption if is_class else target)
+    return replace(sample.sample, target=caption if is_class else target)

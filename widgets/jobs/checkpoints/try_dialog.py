@@ -75,14 +75,7 @@ class TryDialog(Dialog):
         self._files: tuple[str, ...] = ()
         self._answers: tuple[Prediction, ...] = ()
         self._is_computing = False
-        newest_first = sorted(checkpoints, key=lambda c: (c.step, c.run), reverse=True)
-        self._titles = {
-            checkpoint.name: checkpoint_title(checkpoint) for checkpoint in newest_first
-        }
-        options = list(self._titles.items())
-        self._checkpoint = ComboBox(options, checkpoint_name, name="Checkpoint")
-        no_other = (_NO_OTHER, "No other")
-        self._other_checkpoint = ComboBox([no_other, *options], _NO_OTHER, name="Compare with")
+        self._make_choices(checkpoints, checkpoint_name)
         self._input_kind = SegmentedControl(_CHOICES, _FILES, name="Try it on")
         self._input_kind.key_chosen.connect(self._clear_answers)
         self._samples = LineEdit(
@@ -125,6 +118,16 @@ class TryDialog(Dialog):
             ),
         )
         self._update_controls()
+
+    def _make_choices(self, checkpoints: tuple[Checkpoint, ...], checkpoint_name: str) -> None:
+        newest_first = sorted(checkpoints, key=lambda c: (c.step, c.run), reverse=True)
+        self._titles = {
+            checkpoint.name: checkpoint_title(checkpoint) for checkpoint in newest_first
+        }
+        options = list(self._titles.items())
+        self._checkpoint = ComboBox(options, checkpoint_name, name="Checkpoint")
+        no_other = (_NO_OTHER, "No other")
+        self._other_checkpoint = ComboBox([no_other, *options], _NO_OTHER, name="Compare with")
 
     def show_library(self, datasets: list[str], loaders: list[str]) -> None:
         """Set the versions to choose from."""

@@ -122,7 +122,7 @@ class CurveMarks:
             markers.append(
                 VerticalMarker(x, text)
                 if step == failed_step
-                else VerticalMarker(x, text, "warn", dashed=True)
+                else VerticalMarker(x, text, "warn", is_dashed=True)
             )
         return markers
 

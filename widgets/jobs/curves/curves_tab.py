@@ -102,13 +102,8 @@ class CurvesTab(QWidget):
         self._title = Label(metric_title(LOSS), "heading")
         self._title.set_tip("Wheel zooms, drag pans, double-click fits", "F")
         head = row(
-            self._title,
-            STRETCH,
-            self._smoothing_label,
-            self._smoothing,
-            self._scale_button,
-            self._axis_choice,
-            save_button,
+            *(self._title, STRETCH, self._smoothing_label, self._smoothing),
+            *(self._scale_button, self._axis_choice, save_button),
         )
         self._problem_label = Label("", "small", "warn", wrap=True)
         self._problem_label.hide()
@@ -140,9 +135,9 @@ class CurvesTab(QWidget):
         self._spare_plots |= self._small_plots
         self._small_plots.clear()
         while len(self._spare_plots) > _MAX_SPARE_PLOTS:
-            oldest = self._spare_plots.pop(next(iter(self._spare_plots)))
-            self._body.remove(oldest)
-            oldest.deleteLater()
+            oldest_plot = self._spare_plots.pop(next(iter(self._spare_plots)))
+            self._body.remove(oldest_plot)
+            oldest_plot.deleteLater()
         self._body.place_plots([])
         self._problem_label.hide()
         self._set_large(LOSS)

@@ -93,6 +93,6 @@ class SampleStrip(Card):
         index = round(self._slider.share() * (len(validations) - 1))
         if self._step is not None:
             index = sum(validation.step <= self._step for validation in validations[1:])
-        chosen = validations[index]
-        self._position.setText(position_text(chosen.epoch, chosen.step, formats.count))
+        validation = validations[index]
+        self._position.setText(position_text(validation.epoch, validation.step, formats.count))
         self._pictures.show_samples(self._history.at(index))

@@ -24,11 +24,11 @@ def run_details(view: JobView) -> str:
     """Return the nodes of the job, its start, and the user who started it."""
     now = datetime.now().astimezone()
     parts = [f"{resources_label(view)}"]
-    started = instant(view.status.started_at)
-    if started is not None:
+    started_at = instant(view.status.started_at)
+    if started_at is not None:
         user_suffix = f" by {view.user}" if view.user else ""
         run_prefix = f"run {formats.count(view.run)} " if view.run > 1 else ""
-        parts.append(f"{run_prefix}started {formats.time_with_day(started, now)}{user_suffix}")
+        parts.append(f"{run_prefix}started {formats.time_with_day(started_at, now)}{user_suffix}")
     continuation = view.status.continuation
     if continuation is not None and continuation.nodes:
         start_time = formats.time_or_day(instant(continuation.started_at), now)
@@ -48,12 +48,12 @@ def header_figures(view: JobView) -> list[KeyValue]:
             figures.append(KeyValue("Epoch", formats.count(view.status.epoch)))
         figures.append(KeyValue("Step", step_label(view)))
     if view.best_metric is not None:
-        name, best = view.best_metric
+        name, best_value = view.best_metric
         figures.append(
             # Of the best checkpoint: an evaluation without one may have been better.
             KeyValue(
                 f"Best saved: {short_metric_label(name)}",
-                formats.metric(best),
+                formats.metric(best_value),
                 tip=metric_label(name),
             )
         )
@@ -85,9 +85,9 @@ def _duration_figures(view: JobView, now: datetime) -> list[KeyValue]:
 
 def _session_figures(view: JobView, now: datetime) -> list[KeyValue]:
     """Return the time left of a session, the time without use, and its GPUs."""
-    started, figures = instant(view.status.started_at), []
+    started_at, figures = instant(view.status.started_at), []
     if view.length_s:
-        used_s = (now - started).total_seconds() if view.state.is_live and started else 0.0
+        used_s = (now - started_at).total_seconds() if view.state.is_live and started_at else 0.0
         left_text = formats.duration(max(0.0, view.length_s - used_s))
         figures.append(KeyValue("Time left", left_text, tip="Until its time limit"))
     if view.state.is_live and view.status.unused_s is not None:
@@ -118,15 +118,15 @@ def stop_cost_message(
     Args:
         is_overdue: Stopping takes too long.
     """
-    newest = max(checkpoints, key=lambda c: (c.step, c.run), default=None)
+    checkpoint = max(checkpoints, key=lambda c: (c.step, c.run), default=None)
     newest_sentence, last_saved_text = "", "its start"
-    if newest is not None:
+    if checkpoint is not None:
         # The time itself: "5 min ago" would not change while no update arrives.
-        created = instant(newest.created)
+        created = instant(checkpoint.created)
         saved_text = formats.time_with_day(created, datetime.now().astimezone()) if created else ""
         # A script's file may name no step.
-        step_text = f"step {formats.count(newest.step)}" if newest.step else newest.name
-        position_text = f"epoch {newest.epoch}" if newest.epoch else step_text
+        step_text = f"step {formats.count(checkpoint.step)}" if checkpoint.step else checkpoint.name
+        position_text = f"epoch {checkpoint.epoch}" if checkpoint.epoch else step_text
         last_saved_text = ", ".join(filter(None, (position_text, saved_text)))
         newest_sentence = f"Newest checkpoint: {last_saved_text}."
     if view.state is JobState.STOPPING and is_overdue:

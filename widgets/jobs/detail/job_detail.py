@@ -388,7 +388,7 @@ class JobDetail(QWidget):
         banner_key = (
             earlier_finding is not None,
             finding.node if finding is not None else "",
-            finding.original if finding is not None else "",
+            finding.original_id if finding is not None else "",
             finding is not None and finding.is_about_processes,
         )
         if banner_key != self._banner_key:
@@ -409,9 +409,9 @@ class JobDetail(QWidget):
             button = Button("Show processes" if is_about_processes else "Show node")
             request = job_actions.SHOW_PROCESSES if is_about_processes else job_actions.SHOW_NODE
             button.clicked.connect(partial(self.job_actions.ask, request, finding.node))
-        elif finding is not None and finding.original:
+        elif finding is not None and finding.original_id:
             button = Button("Compare")
-            job_ids = (finding.original, self._job_id())
+            job_ids = (finding.original_id, self._job_id())
             button.clicked.connect(lambda: self.job_actions.ask(job_actions.COMPARE_ALL, job_ids))
         else:
             return []

@@ -113,7 +113,7 @@ class JobProgress(QWidget):
             col(row((self._caption, 1), self._epochs, gap=S4), STRETCH, gap=0)
         )
         self._caption_row.setMinimumHeight(COMPACT_H)
-        self.banner = Banner(compact=True)
+        self.banner = Banner(is_compact=True)
         self.banner.hide()
         self.setLayout(col(self._track, self._caption_row, self.banner, gap=2))
 

@@ -44,12 +44,12 @@ class SlowNode:
 
 def slow_node(view: JobView, states: Mapping[str, NodeState]) -> SlowNode | None:
     """Return the node with the slowest rank; None if no rank is slow, or all are."""
-    slowest = view.slowest()
-    if slowest is None:
+    slowest_rank = view.slowest()
+    if slowest_rank is None:
         return None
     slow_ranks = [rank for rank in view.status.slow_ranks if rank < len(view.status.rank_step_ms)]
     gpus = {rank: (placement.node, uuid) for rank, placement, uuid in view.ranks()}
-    worst_rank, cost = slowest
+    worst_rank, cost = slowest_rank
     name = gpus[worst_rank][0]
     reasons = {}
     cause = ""
@@ -73,11 +73,11 @@ def slow_node(view: JobView, states: Mapping[str, NodeState]) -> SlowNode | None
     )
 
 
-def slowdown_message(view: JobView, slow: SlowNode | None) -> tuple[str, str]:
+def slowdown_message(view: JobView, slow_node: SlowNode | None) -> tuple[str, str]:
     """Return the cause that slows the job as text, and its node; "" if there is none."""
     cause = view.status.slow_cause if view.state.is_live else None
-    if cause is None or (slow is not None and cause.rank in slow.ranks):
-        return (slow.message, slow.name) if slow is not None else ("", "")
+    if cause is None or (slow_node is not None and cause.rank in slow_node.ranks):
+        return (slow_node.message, slow_node.name) if slow_node is not None else ("", "")
     names = [placement.node for _, placement, _ in view.ranks()]
     if cause.is_of_shared_cores:
         return cause.message("", len(set(names))), names[0]
@@ -121,17 +121,17 @@ class JobFinding:
     """The node with the cause."""
     is_about_processes: bool = False
     """The processes of the node show the cause."""
-    original: str = ""
+    original_id: str = ""
     """The job that the open job replays."""
 
 
 @dataclass(frozen=True)
 class ReplayComparison:
-    """The comparison of a replay with its original, whose id is ``original``."""
+    """The comparison of a replay with its original, whose id is ``original_id``."""
 
     message: str = ""
     is_same: bool = False
-    original: str = ""
+    original_id: str = ""
 
 
 def job_finding(
@@ -178,7 +178,7 @@ def job_finding(
             "good" if result.is_same else "warn",
             f"{summary}.",
             details_text,
-            original=result.original,
+            original_id=result.original_id,
         )
     if view.state in _REPORTED_FAMILIES and view.status.message:
         return JobFinding(_REPORTED_FAMILIES[view.state], view.status.message, _stop_time(view))

@@ -90,7 +90,7 @@ def _loss_curves(view: JobView, run: RunCurves) -> CauseCurves | None:
     if name == "loss" and not x0:
         return None  # the plot of the loss shows the same
     markers = [
-        VerticalMarker(alarm.step, alarm.label, "warn", dashed=True)
+        VerticalMarker(alarm.step, alarm.label, "warn", is_dashed=True)
         for alarm in alarms
         if alarm.step < view.step
     ]

@@ -62,10 +62,10 @@ def failure_events(
         ),
         key=lambda event: event.time_s,
     )
-    started = instant(view.status.started_at)
-    if started is None:
+    start_time = instant(view.status.started_at)
+    if start_time is None:
         return tuple(events[-_MAX_EVENTS:])
-    start_event = Event(started.timestamp(), "play", "text2", f"Run {view.run} began")
+    start_event = Event(start_time.timestamp(), "play", "text2", f"Run {view.run} began")
     return (
         start_event,
         *[event for event in events if event.time_s >= start_event.time_s][1 - _MAX_EVENTS :],

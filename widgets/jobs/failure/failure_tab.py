@@ -87,6 +87,12 @@ class FailureTab(QWidget):
         self._reason_label = Label("", "body", "text2", wrap=True, selectable=True)
         self._remedy_label = Label("", "body", wrap=True, selectable=True)
         self._figures = KeyValueRow()
+        self._resume_note = Label("", "small", "text2", wrap=True)
+        self._make_buttons()
+        self._make_boxes()
+        self._lay_out()
+
+    def _make_buttons(self) -> None:
         self._rerun_button = Button("Resume", kind="primary", icon="play")
         self._rerun_button.clicked.connect(self._request_rerun)
         self._change_button = Button("", icon="play")
@@ -101,7 +107,6 @@ class FailureTab(QWidget):
         self._install_button.clicked.connect(
             lambda: self.install_requested.emit(self._remedies.module)
         )
-        self._resume_note = Label("", "small", "text2", wrap=True)
         self._clone_button = Button("", icon="copy")
         self._clone_button.clicked.connect(
             lambda: self._actions.ask(
@@ -111,13 +116,8 @@ class FailureTab(QWidget):
         self._log_button = Button("Show the log", icon="article")
         self._log_button.clicked.connect(lambda: self.log_requested.emit(*self._log_position))
         self._special_buttons = row(
-            *(
-                self._install_button,
-                self._change_button,
-                self._exclude_button,
-                self._choose_button,
-                STRETCH,
-            ),
+            *(self._install_button, self._change_button, self._exclude_button),
+            *(self._choose_button, STRETCH),
             gap=S2,
         )
         self._usual_buttons = row(
@@ -125,6 +125,9 @@ class FailureTab(QWidget):
         )
         self._buttons = row(self._special_buttons, (self._usual_buttons, 1), gap=S2)
         self.first_button = self._rerun_button
+
+    def _make_boxes(self) -> None:
+        """Make the boxes of the log's lines and of the traceback."""
         self._evidence_title = Label("", "strong")
         self._evidence_box = TextBox(mono=True, read_only=True, name="Lines of the log")
         self._evidence_card = Card(self._evidence_title, self._evidence_box, gap=S2)
@@ -142,16 +145,11 @@ class FailureTab(QWidget):
             (self._traceback_box, 1),
             gap=S2,
         )
+
+    def _lay_out(self) -> None:
         icon = IconLabel("x-circle-fill", "bad", ICON_LARGE)
-        text_column = col(
-            self._headline_label,
-            self._reason_label,
-            self._remedy_label,
-            S2,
-            self._figures,
-            S2,
-            gap=S2,
-        )
+        labels = self._headline_label, self._reason_label, self._remedy_label
+        text_column = col(*labels, S2, self._figures, S2, gap=S2)
         result_column = col(text_column, self._buttons, self._resume_note, gap=S2)
         result = StyledFrame(
             "verdict", row(col(icon, STRETCH), (result_column, 1), gap=S3, margins=(S4, S4, S4, S4))
@@ -167,16 +165,8 @@ class FailureTab(QWidget):
         # Height for width counts: by their size hints wrapped sentences seem higher than they are,
         # and the page would scroll without need.
         content.setMinimumHeight(1)
-        content.setLayout(
-            col(
-                result,
-                (self.plots, 100),
-                self._columns,
-                STRETCH,
-                gap=S3,
-                margins=(0, 0, 0, S4),
-            )
-        )
+        parts = result, (self.plots, 100), self._columns, STRETCH
+        content.setLayout(col(*parts, gap=S3, margins=(0, 0, 0, S4)))
         self.setLayout(col((VerticalScrollArea(content, gutter=PAGE_MARGIN), 1), gap=0))
 
     def show_view(self, view: JobView) -> None:
@@ -302,11 +292,11 @@ class FailureTab(QWidget):
             name: data.revision for name in self._run.names() if (data := self._run.get(name))
         }
         # What a node does now does not matter to a run that has ended.
-        reaches = {
+        history_lengths = {
             name: (history.extension_count, history.count > 0)
             for name, history in self._histories.items()
         }
-        drawn_state = (view, self._checkpoints, revisions, reaches, self._problems)
+        drawn_state = (view, self._checkpoints, revisions, history_lengths, self._problems)
         if drawn_state == self._drawn_state:
             return
         self._drawn_state = drawn_state

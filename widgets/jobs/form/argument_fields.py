@@ -59,10 +59,10 @@ class ArgumentFields(QWidget):
 
     def _replace_fields(self, arguments: Sequence[ScriptArgument]) -> None:
         """Show a field for each, and for each other argument that has several values."""
-        swept = [axis for axis in self._fields.swept.axes() if argument_name(axis.path)]
-        self._lay_out(arguments, swept)
-        for axis in swept:
-            self._fields.swept.show_axis(axis)
+        swept_axes = [axis for axis in self._fields.swept_fields.axes() if argument_name(axis.path)]
+        self._lay_out(arguments, swept_axes)
+        for axis in swept_axes:
+            self._fields.swept_fields.show_axis(axis)
 
     def show_arguments(self, arguments: Sequence[ScriptArgument]) -> None:
         self._known_arguments[str(self._script_values())] = arguments

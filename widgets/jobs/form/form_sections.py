@@ -129,7 +129,7 @@ class FormSections(QWidget):
         self.gallery = Button("Gallery…", icon=GALLERY_ICON, tip="Networks that fit the data")
         self.rate_button = IconButton("magic-wand", "Find a rate… Tries rising learning rates")
         self._job_kind_field = Field("Runs", self.job_kind)
-        self.banner = Banner(stacked=True)
+        self.banner = Banner(is_stacked=True)
         self.banner.hide()
         self._how_details = Details("Settings of strategy, optimizer and schedule")
         self._default_strategy = StrategyConfig.name
@@ -145,11 +145,8 @@ class FormSections(QWidget):
         self._error_lines: dict[Field, ErrorLine] = {}
         self._shown_settings: dict[str, tuple[str, ...]] = dict.fromkeys(OPTIONS, ())
         self._settings_grid = grid()
-        what_card, self._how_card, self._keep_card = (
-            self._make_what_card(),
-            self._make_how_card(),
-            self._make_keep_card(),
-        )
+        what_card, self._how_card = self._make_what_card(), self._make_how_card()
+        self._keep_card = self._make_keep_card()
         cards = QWidget()
         cards.setMaximumWidth(PAGE_MARGIN + FORM_MAX_W)
         cards.setLayout(
@@ -167,14 +164,7 @@ class FormSections(QWidget):
             )
         )
         self.setLayout(row((cards, 1), gap=0))
-        for table in self._shown_settings:
-            control = fields.field(f"{table}.name").control
-            if isinstance(control, ComboBox):
-                control.currentIndexChanged.connect(self.fit_settings)
-                if table == "strategy":
-                    control.activated.connect(self._follow_strategy)
-                if table == "optimizer":
-                    control.activated.connect(self._follow_optimizer)
+        self._connect_names()
         fields.show({})
         self.fit_settings()
         self.fit_cluster()
@@ -183,7 +173,18 @@ class FormSections(QWidget):
         self.show_default_strategy(StrategyConfig.name)
         fields.changed.connect(self.show_details)
         fields.changed.connect(self._fit_retention)
-        fields.swept.changed.connect(self._reveal_swept)
+        fields.swept_fields.changed.connect(self._reveal_swept)
+
+    def _connect_names(self) -> None:
+        """Follow the names of strategy, optimizer and schedule, which have settings."""
+        for table in self._shown_settings:
+            control = self._fields.field(f"{table}.name").control
+            if isinstance(control, ComboBox):
+                control.currentIndexChanged.connect(self.fit_settings)
+                if table == "strategy":
+                    control.activated.connect(self._follow_strategy)
+                if table == "optimizer":
+                    control.activated.connect(self._follow_optimizer)
 
     def reveal(self, widget: QWidget) -> None:
         """Open the section that hides a part of the form."""
@@ -199,7 +200,7 @@ class FormSections(QWidget):
 
     @Slot()
     def _reveal_swept(self) -> None:
-        for axis in self._fields.swept.axes():
+        for axis in self._fields.swept_fields.axes():
             self.reveal(self._fields.field(axis.path))
 
     @Slot()
@@ -348,9 +349,9 @@ class FormSections(QWidget):
         self._fit_retention()
         self._how_card.setVisible(not is_script)
         self._arguments.setVisible(is_script)
-        for axis in self._fields.swept.axes():
+        for axis in self._fields.swept_fields.axes():
             if not is_of(axis.path, script=is_script):
-                self._fields.swept.restore_single(axis.path)
+                self._fields.swept_fields.restore_single(axis.path)
         self.trial.setVisible(not is_script)
         self._gallery_holder.setVisible(not is_script)
         for details in (self._validation_details,) if is_script else (self._script_details,):

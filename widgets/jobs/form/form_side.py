@@ -49,7 +49,7 @@ class StartButtons:
         self.start = Button("Start", kind="big", icon="play", tip=tip)
         self.start.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.queue = Button("Queue", kind="tall", icon="clock", tip=QUEUE.tip)
-        self.later = IconButton("calendar-plus", LATER_TIP)
+        self.queue_later = IconButton("calendar-plus", LATER_TIP)
         self.cancel = Button("Cancel these jobs", icon="arrow-u-up-left")
         self.cancel.hide()
 
@@ -81,34 +81,14 @@ class FormSide(StyledFrame):
         self._rates = RatePreview()
         self.pictures = PictureButton(TITLE, lambda: self._rates)
         self.rate_button = Button("Find a rate…", kind="quiet", icon="magic-wand")
-        self._changes_title = Label("", "strong", elide="right")
-        self._changes = col(gap=S1)
-        self._changes_rule = Separator()
-        self.findings = col(gap=S2)
-        self._check_part = QWidget()
-        self._check_part.setLayout(
-            col(Separator(), S3, Label("Check", "strong"), S1, self.findings, S3, gap=S1)
-        )
-        self.refusal = Label("", "small", "bad", wrap=True)
-        self.refusal.hide()
-        differences = QWidget()
-        differences.setLayout(
-            col(self._changes_rule, S3, self._changes_title, self._changes, S3, gap=S1)
-        )
-        self._differences = differences
-        self._numbers, self._curve = QWidget(), QWidget()
-        self._numbers.setLayout(
-            col(self._figures, S2, self._forecasts, S1, self._basis, S3, gap=S1)
-        )
-        title = row(Label(TITLE, "strong"), STRETCH, self.rate_button, self.pictures)
-        self._curve.setLayout(col(Separator(), S3, title, self._rates, S3, gap=S1))
-        upper = QWidget()
-        upper.setLayout(
+        self._make_parts()
+        upper_part = QWidget()
+        upper_part.setLayout(
             col(
                 row(self._icon, (self.result, 1), gap=S2),
                 S3,
                 self._numbers,
-                differences,
+                self._differences,
                 self._curve,
                 self._check_part,
                 STRETCH,
@@ -116,11 +96,13 @@ class FormSide(StyledFrame):
                 margins=(S4, S4, S4, S2),
             )
         )
-        buttons = row((start_buttons.start, 1), start_buttons.queue, start_buttons.later, gap=S2)
+        buttons = row(
+            (start_buttons.start, 1), start_buttons.queue, start_buttons.queue_later, gap=S2
+        )
         self.setFixedWidth(SIDE_W)
         self.setLayout(
             col(
-                (VerticalScrollArea(upper), 1),
+                (VerticalScrollArea(upper_part), 1),
                 col(self.refusal, start_buttons.cancel, buttons, gap=S2, margins=(S4, S2, S4, S4)),
                 gap=0,
             )
@@ -131,6 +113,28 @@ class FormSide(StyledFrame):
         self._clock.start()
         self.show_changes("", ())
         self.show_findings(())
+
+    def _make_parts(self) -> None:
+        self._changes_title = Label("", "strong", elide="right")
+        self._changes = col(gap=S1)
+        self._changes_rule = Separator()
+        self.findings = col(gap=S2)
+        self._check_part = QWidget()
+        self._check_part.setLayout(
+            col(Separator(), S3, Label("Check", "strong"), S1, self.findings, S3, gap=S1)
+        )
+        self.refusal = Label("", "small", "bad", wrap=True)
+        self.refusal.hide()
+        self._differences = QWidget()
+        self._differences.setLayout(
+            col(self._changes_rule, S3, self._changes_title, self._changes, S3, gap=S1)
+        )
+        self._numbers, self._curve = QWidget(), QWidget()
+        self._numbers.setLayout(
+            col(self._figures, S2, self._forecasts, S1, self._basis, S3, gap=S1)
+        )
+        title = row(Label(TITLE, "strong"), STRETCH, self.rate_button, self.pictures)
+        self._curve.setLayout(col(Separator(), S3, title, self._rates, S3, gap=S1))
 
     def show_check_result(self, message: str, icon: str, color_role: str) -> None:
         self.result.setText(message)
@@ -273,7 +277,7 @@ class FormFoot(StyledFrame):
         texts = col(self.result, self.figures, self.refusal, gap=0)
         buttons = row(
             start_buttons.cancel,
-            start_buttons.later,
+            start_buttons.queue_later,
             start_buttons.queue,
             start_buttons.start,
             gap=S2,

@@ -80,7 +80,7 @@ class JobFields(QObject):
     Attributes:
         weights: The control of the field for the weights to start from.
         runs_script: Whether the job runs a script and has only the settings of such jobs.
-        swept: The fields that have several values.
+        swept_fields: The fields that have several values.
 
     Signals:
         changed: The user changed a field; not emitted while a draft is loaded.
@@ -100,9 +100,9 @@ class JobFields(QObject):
         self._tips: dict[str, tuple[str, str]] = {}
         self._is_loading = False
         self.runs_script = False
-        self.swept = SweptFields(self)
-        self.swept.changed.connect(self._write_swept)
-        self.swept.changed.connect(self._emit_changed)
+        self.swept_fields = SweptFields(self)
+        self.swept_fields.changed.connect(self._write_swept)
+        self.swept_fields.changed.connect(self._emit_changed)
 
     def make(self, path: str, placeholder: str | None = None) -> Field:
         """Add the field of a setting (`SETTINGS`); by default its placeholder is the default."""
@@ -162,7 +162,7 @@ class JobFields(QObject):
     @Slot()
     def _write_swept(self) -> None:
         """Write the first value of an argument with several, as the script takes it."""
-        for axis in self.swept.axes():
+        for axis in self.swept_fields.axes():
             name, points = argument_name(axis.path), axis.points()
             arguments = self._value(TABLE, self._fields[TABLE].control) if name else None
             if name and points and value_of(arguments, name) is None:
@@ -234,7 +234,7 @@ class JobFields(QObject):
 
     def remove(self, path: str) -> None:
         """Remove the field at ``path``, which is about to be deleted."""
-        self.swept.remove(path)
+        self.swept_fields.remove(path)
         self._fields.pop(path, None)
         self._kinds.pop(path, None)
         self._optional_paths.discard(path)
@@ -292,12 +292,12 @@ class JobFields(QObject):
             for table in tables:
                 target = target.setdefault(table, {})
             target[key] = value
-        return with_first_values(raw, self.swept.axes())
+        return with_first_values(raw, self.swept_fields.axes())
 
     def show(self, raw: Mapping[str, Any]) -> None:
         """Fill the fields from a job file; fields that it does not have become empty."""
         self._is_loading = True
-        self.swept.clear()
+        self.swept_fields.clear()
         # Choices first: the name of the optimizer determines which options have a field.
         names = [
             path
@@ -360,7 +360,7 @@ class JobFields(QObject):
 
     def _add_field(self, path: str, kind: str, label: str, control: QWidget) -> Field:
         field = Field(label, control)
-        self.swept.watch(path, field, label)
+        self.swept_fields.watch(path, field, label)
         self._fields[path] = field
         self._kinds[path] = kind
         if path in self._tips:

@@ -129,10 +129,8 @@ class JobForm(QWidget):
             tool.clicked.connect(self.rate_requested)
         self._result, self._refusal = self._side.result, self._side.refusal
         self._findings = self._side.findings
-        self._start_button, self._foot_start = (
-            self._side.start_buttons.start,
-            self._foot.start_buttons.start,
-        )
+        self._start_button = self._side.start_buttons.start
+        self._foot_start = self._foot.start_buttons.start
         self._banner = self._sections.banner
         form_pane = QWidget()
         header = self._make_header()
@@ -144,6 +142,14 @@ class JobForm(QWidget):
 
         self._check_timer = QTimer(self, singleShot=True, interval=_CHECK_DELAY_MS)
         self._check_timer.timeout.connect(self._request_check)
+        self._connect_parts()
+        self._check = JobCheck()
+        self._trial = BatchTrial()
+        self._error_messages: list[str] = []
+        self._open_part = ""
+        self._show_result(self._check)
+
+    def _connect_parts(self) -> None:
         self._fields.changed.connect(self._handle_change)
         self._picker.changed.connect(self._handle_change)
         self._picker.changed.connect(self._sections.fit_placement)
@@ -163,11 +169,6 @@ class JobForm(QWidget):
         self._sections.trial.cancel_requested.connect(self.try_cancelled)
         self._sections.trial.install_requested.connect(self.install_requested)
         self._sections.trial.package_requested.connect(self.package_requested)
-        self._check = JobCheck()
-        self._trial = BatchTrial()
-        self._error_messages: list[str] = []
-        self._open_part = ""
-        self._show_result(self._check)
 
     # -- input
 
@@ -230,7 +231,7 @@ class JobForm(QWidget):
     def choose_settings(self, settings: Mapping[str, Any]) -> None:
         """Set settings by their paths; several values of a sweep become one."""
         for path, value in settings.items():
-            self._fields.swept.restore_single(path)
+            self._fields.swept_fields.restore_single(path)
             self._fields.show_value(path, value)
             self._sections.reveal(self._fields.field(path))
         self._handle_change()
@@ -282,7 +283,7 @@ class JobForm(QWidget):
         self._picker.put(placements if isinstance(placements, list) else [])
         self._other_settings = self._fields.without_fields(raw)
         for axis in draft.axes:
-            self._fields.swept.show_axis(axis)
+            self._fields.swept_fields.show_axis(axis)
         self._sections.arguments.show_known()
         self._sections.show_details()
         self._sections.fit_placement()
@@ -400,7 +401,7 @@ class JobForm(QWidget):
             raw.pop(table, None)
         if not self._sections.cluster() and (placement := self._picker.value()):
             raw[_PLACEMENT] = placement
-        axes = self._fields.swept.axes()
+        axes = self._fields.swept_fields.axes()
         draws, search = (self._sweep.draws(), self._sweep.search()) if axes else (None, None)
         origin = self._current_origin(raw)
         return JobDraft(raw, axes, draws, self._sweep.seed(), origin, search)
@@ -431,7 +432,7 @@ class JobForm(QWidget):
         buttons = StartButtons()
         buttons.start.clicked.connect(self._start)
         buttons.queue.clicked.connect(self._queue)
-        buttons.later.clicked.connect(lambda: self.queue_later_requested.emit(self.draft()))
+        buttons.queue_later.clicked.connect(lambda: self.queue_later_requested.emit(self.draft()))
         buttons.cancel.clicked.connect(
             lambda: self.cancel_jobs_requested.emit(self._incomplete_sweep)
         )
@@ -503,7 +504,7 @@ class JobForm(QWidget):
         other_changes = (
             change for change in setting_changes(origin.raw, raw) if change.key != _PLACEMENT
         )
-        return any(other_changes) or bool(self._fields.swept.axes())
+        return any(other_changes) or bool(self._fields.swept_fields.axes())
 
     def _show_origin(self) -> None:
         origin = self._origin
@@ -538,20 +539,20 @@ class JobForm(QWidget):
             button.setEnabled(self._may_start and not self._is_busy)
         for tool in (*self._tools, self._plan_button):
             tool.setEnabled(self._may_start)
-        is_sweep = bool(self._fields.swept.axes())
+        is_sweep = bool(self._fields.swept_fields.axes())
         self._save_button.setEnabled(self._may_start and not self._is_busy and not is_sweep)
         self._save_button.set_tip(_NO_DRAFT_TIP if is_sweep else _DRAFT_TIP)
         for buttons in (self._side.start_buttons, self._foot.start_buttons):
             buttons.queue.setVisible(self._is_busy or self._may_queue())
             buttons.queue.setEnabled(self._may_start or self._is_busy)
-            buttons.later.setVisible(self._may_queue())
-            buttons.later.setEnabled(self._may_start and not self._is_busy)
+            buttons.queue_later.setVisible(self._may_queue())
+            buttons.queue_later.setEnabled(self._may_start and not self._is_busy)
 
     def _show_result(self, check: JobCheck) -> None:
         is_complete = check.global_batch is not None and not self._open_part
         self._may_start = check.may_start and is_complete
         self._job_count = check.jobs
-        is_sweep = bool(self._fields.swept.axes())
+        is_sweep = bool(self._fields.swept_fields.axes())
         result, icon, color_role = self._result_of(check, is_sweep)
         self._side.show_check_result(result, icon, color_role)
         self._foot.result.setText(result)
@@ -568,7 +569,7 @@ class JobForm(QWidget):
 
     def _may_queue(self) -> bool:
         """Return whether Queue is another way than Start: sweeps and clusters have a queue."""
-        return not (self._fields.swept.axes() or self._sections.cluster())
+        return not (self._fields.swept_fields.axes() or self._sections.cluster())
 
     def _result_of(self, check: JobCheck, is_sweep: bool) -> tuple[str, str, ColorRole]:
         """Return the message, icon and color role of the result."""
@@ -593,7 +594,7 @@ class JobForm(QWidget):
     def _start_text(self) -> str:
         if not self._may_start:
             return self._result.text()
-        if self._fields.swept.axes():
+        if self._fields.swept_fields.axes():
             return f"Queue {formats.plural(self._job_count, 'job')}"
         if self._trial.state is TrialState.FAILED:
             return "Start anyway"

@@ -224,7 +224,7 @@ class LoadDialog(Dialog):
         name = self._template_name()
         names = [t.name for t in self._all_templates if t.name != name]
 
-        def rename(new_name: str, _replaces: bool) -> None:
+        def rename(new_name: str, _may_replace: bool) -> None:
             self.rename_requested.emit(name, new_name)
 
         dialog = name_question("Rename template", "Rename", name, names, rename, self)

@@ -141,9 +141,9 @@ class MultiValueEditor(Popover):
             box.setChecked(key in ticked_values)
             box.toggled.connect(self._update_preview)
             self._ticks[key] = box
-        inner = QWidget()
-        inner.setLayout(col(*self._ticks.values(), STRETCH, gap=S1))
-        scroll = VerticalScrollArea(inner)
+        tick_list = QWidget()
+        tick_list.setLayout(col(*self._ticks.values(), STRETCH, gap=S1))
+        scroll = VerticalScrollArea(tick_list)
         scroll.setFixedHeight(min(len(options), _MAX_ROWS) * (CONTROL_H + S1))
         return scroll
 
@@ -176,8 +176,8 @@ class MultiValueEditor(Popover):
             self._list_edit.setText(axis_text(axis))
         else:
             is_argument = field_kind(self._path) == ARGUMENT
-            ends = axis.span.low, axis.span.high
-            low, high = axis.span.end_texts if is_argument else map(value_text, ends)
+            end_values = axis.span.low, axis.span.high
+            low, high = axis.span.end_texts if is_argument else map(value_text, end_values)
             self._low_edit.setText(low)
             self._high_edit.setText(high)
             self._steps_edit.setText(str(axis.span.steps or ""))

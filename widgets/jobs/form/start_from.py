@@ -106,12 +106,12 @@ class StartFromPopover(Popover):
 
     # -- events
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+    def eventFilter(self, receiver: QObject, event: QEvent) -> bool:
         """Send arrows and Enter to the list while the search has the focus."""
-        is_key = watched is self.search and event.type() == QEvent.Type.KeyPress
+        is_key = receiver is self.search and event.type() == QEvent.Type.KeyPress
         if is_key and isinstance(event, QKeyEvent) and self._handle_key(Qt.Key(event.key())):
             return True
-        return super().eventFilter(watched, event)
+        return super().eventFilter(receiver, event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape and self._job is not None:

@@ -45,54 +45,63 @@ class SweepCard(StyledFrame):
             name="Jobs of the sweep",
             height=CONTROL_H,
         )
+        self._make_fields()
+        self._summary = Label("", "small", "text2", wrap=True)
+        head = Label("Sweep", "heading")
+        head.setFixedWidth(_HEAD_W)
+        kind = col(Label("Which", "small", "text2"), self._kind, gap=4)
+        line = row(kind, self._draw_count, self._seed, STRETCH, gap=S3, top=True)
+        error_line = ErrorLine()
+        error_line.attach_fields(*dict.fromkeys(self._fields_by_path.values()))
+        body = col(line, self._search_rows, error_line, self._summary, gap=0)
+        self.setLayout(row(col(head, STRETCH), (body, 1), gap=S3, margins=(S4, S3, S4, S4)))
+        self._connect_controls()
+        fields.swept_fields.changed.connect(self._follow_axes)
+        self._update_card()
+
+    def _make_fields(self) -> None:
         search = Search()
-        self._draws = Field("Jobs", LineEdit(_DEFAULT_DRAWS, name="Jobs to draw"))
+        self._draw_count = Field("Jobs", LineEdit(_DEFAULT_DRAWS, name="Jobs to draw"))
         self._seed = Field("Seed", LineEdit("1", name="Seed of draw or search"))
         self._goal = Field("Goal", LineEdit(search.metric, name="Metric that the search improves"))
-        self._better = SegmentedControl(
+        self._mode = SegmentedControl(
             _BETTER, "lower", name="Which values of the goal are better", height=CONTROL_H
         )
         self._trials = Field("Trials", LineEdit(str(search.trials), name="Number of trials"))
-        self._at_once = Field("At once", LineEdit(str(search.at_once), name="Trials at once"))
+        self._trial_limit = Field("At once", LineEdit(str(search.at_once), name="Trials at once"))
         self._samplers = ComboBox([*SAMPLERS.items()], name="Sampler")
         self._pruners = ComboBox([*PRUNERS.items()], name="When a trial is given up")
-        better = col(Label("Better", "small", "text2"), self._better, gap=4)
+        mode_part = col(Label("Better", "small", "text2"), self._mode, gap=4)
         self._choices = Field("Sampler", self._samplers), Field("Give up", self._pruners)
         self._fields_by_path = {
-            DRAWS: self._draws,
+            DRAWS: self._draw_count,
             SEED: self._seed,
             f"{TABLE}.goal": self._goal,
             f"{TABLE}.better": self._goal,
             f"{TABLE}.trials": self._trials,
-            f"{TABLE}.at_once": self._at_once,
+            f"{TABLE}.at_once": self._trial_limit,
             f"{TABLE}.sampler": self._choices[0],
             f"{TABLE}.give_up": self._choices[1],
         }
-        self._summary = Label("", "small", "text2", wrap=True)
-        for field in (self._draws, self._seed, self._trials, self._at_once):
+        for field in (self._draw_count, self._seed, self._trials, self._trial_limit):
             field.setFixedWidth(_NUMBER_W)
         self._goal.setFixedWidth(_GOAL_W)
         for field, width in zip(self._choices, (_GOAL_W, _PRUNER_W), strict=True):
             field.setFixedWidth(width)
+        search_fields = self._goal, mode_part, self._trials, self._trial_limit
         self._search_rows = QWidget()
         self._search_rows.setLayout(
             col(
-                row(self._goal, better, self._trials, self._at_once, STRETCH, gap=S3, top=True),
+                row(*search_fields, STRETCH, gap=S3, top=True),
                 row(*self._choices, STRETCH, gap=S3, top=True),
                 gap=S3,
                 margins=(0, S3, 0, 0),
             )
         )
-        head = Label("Sweep", "heading")
-        head.setFixedWidth(_HEAD_W)
-        kind = col(Label("Which", "small", "text2"), self._kind, gap=4)
-        line = row(kind, self._draws, self._seed, STRETCH, gap=S3, top=True)
-        error_line = ErrorLine()
-        error_line.attach_fields(*dict.fromkeys(self._fields_by_path.values()))
-        body = col(line, self._search_rows, error_line, self._summary, gap=0)
-        self.setLayout(row(col(head, STRETCH), (body, 1), gap=S3, margins=(S4, S3, S4, S4)))
+
+    def _connect_controls(self) -> None:
         self._kind.key_chosen.connect(self._handle_change)
-        self._better.key_chosen.connect(self._handle_change)
+        self._mode.key_chosen.connect(self._handle_change)
         for field in dict.fromkeys(self._fields_by_path.values()):
             control = field.control
             if isinstance(control, LineEdit):
@@ -103,12 +112,10 @@ class SweepCard(StyledFrame):
         if isinstance(goal, LineEdit):
             goal.suggest(USUAL_METRICS)
             goal.textEdited.connect(self._propose_better)
-        fields.swept.changed.connect(self._follow_axes)
-        self._update_card()
 
     def draws(self) -> int | None:
         """Return the number of jobs to draw, None for all; 0 for text that is not a number."""
-        return _number(self._draws) if self._kind.key() == _RANDOM else None
+        return _number(self._draw_count) if self._kind.key() == _RANDOM else None
 
     def search(self) -> Search | None:
         """Return the search, None if a sampler proposes nothing; a wrong number is 0."""
@@ -116,9 +123,9 @@ class SweepCard(StyledFrame):
             return None
         return Search(
             metric=_field_text(self._goal).strip(),
-            better=self._better.key(),
+            better=self._mode.key(),
             trials=_number(self._trials),
-            at_once=_number(self._at_once),
+            at_once=_number(self._trial_limit),
             sampler=self._samplers.key(),
             pruner=self._pruners.key(),
         )
@@ -127,15 +134,15 @@ class SweepCard(StyledFrame):
         value = read_value("whole", _field_text(self._seed))
         return value if isinstance(value, int) else 1
 
-    def show_choice(self, draws: int | None, seed: int, search: Search | None) -> None:
-        self._kind.choose(_SEARCH if search else _ALL if draws is None else _RANDOM)
-        _set_field_text(self._draws, _DEFAULT_DRAWS if draws is None else str(draws))
+    def show_choice(self, draw_count: int | None, seed: int, search: Search | None) -> None:
+        self._kind.choose(_SEARCH if search else _ALL if draw_count is None else _RANDOM)
+        _set_field_text(self._draw_count, _DEFAULT_DRAWS if draw_count is None else str(draw_count))
         _set_field_text(self._seed, str(seed))
         search = search or Search()
         _set_field_text(self._goal, search.metric)
-        self._better.choose("higher" if search.mode == MODES["higher"] else "lower")
+        self._mode.choose("higher" if search.mode == MODES["higher"] else "lower")
         _set_field_text(self._trials, str(search.trials))
-        _set_field_text(self._at_once, str(search.at_once))
+        _set_field_text(self._trial_limit, str(search.at_once))
         self._samplers.choose(search.sampler)
         self._pruners.choose(search.pruner)
         self._update_card()
@@ -153,7 +160,7 @@ class SweepCard(StyledFrame):
     @Slot()
     def _follow_axes(self) -> None:
         """Choose a search if a range has no steps: only a sampler can choose within it."""
-        has_open_range = any(axis.is_drawn_only for axis in self._fields.swept.axes())
+        has_open_range = any(axis.is_drawn_only for axis in self._fields.swept_fields.axes())
         if has_open_range and self._kind.key() == _ALL:
             self._kind.choose(_SEARCH)
         self._update_card()
@@ -163,7 +170,7 @@ class SweepCard(StyledFrame):
         """Follow the name of the goal, if it says which values are better."""
         mode = usual_mode(metric.strip())
         if mode:
-            self._better.choose("higher" if mode == MODES["higher"] else "lower")
+            self._mode.choose("higher" if mode == MODES["higher"] else "lower")
 
     @Slot()
     def _handle_change(self) -> None:
@@ -172,12 +179,12 @@ class SweepCard(StyledFrame):
 
     @Slot()
     def _update_card(self) -> None:
-        axes = self._fields.swept.axes()
+        axes = self._fields.swept_fields.axes()
         is_random, is_search = self._kind.key() == _RANDOM, self._kind.key() == _SEARCH
         has_grid = self._kind.key() == _ALL or (is_search and self._samplers.key() == GRID)
-        self._fields.swept.draws_at_random = not has_grid
+        self._fields.swept_fields.draws_at_random = not has_grid
         self.setVisible(bool(axes))
-        self._draws.setVisible(is_random)
+        self._draw_count.setVisible(is_random)
         self._seed.setVisible(is_random or is_search)
         self._search_rows.setVisible(is_search)
         counts = [len(axis.points()) for axis in axes]

@@ -50,14 +50,14 @@ class MultiValueButton(QAbstractButton):
     def watch(self, widget: QWidget) -> None:
         widget.installEventFilter(self)
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if watched is self._field and event.type() in _VISIBILITY_EVENTS:
+    def eventFilter(self, receiver: QObject, event: QEvent) -> bool:
+        if receiver is self._field and event.type() in _VISIBILITY_EVENTS:
             self.setVisible(not self._field.isHidden())
         if event.type() in _MOVE_EVENTS:
             self._follow_field()
         elif event.type() in _HOVER_EVENTS:
             self._update_highlight()
-        return super().eventFilter(watched, event)
+        return super().eventFilter(receiver, event)
 
     def enterEvent(self, event: QEnterEvent) -> None:
         self._update_highlight()
@@ -210,17 +210,17 @@ class SweptFields(QObject):
         # Otherwise Qt gives the focus to the first widget of the window.
         field.visible_control.setFocus(Qt.FocusReason.PopupFocusReason)
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+    def eventFilter(self, receiver: QObject, event: QEvent) -> bool:
         # Tested first: forty fields get many events while a page is built, and only these matter.
         if event.type() not in (QEvent.Type.ContextMenu, QEvent.Type.MouseButtonRelease):
             return False
-        path = self._path_of(watched)
+        path = self._path_of(receiver)
         if not path:
             return False
         if isinstance(event, QContextMenuEvent):
             self.menu(path).popup(event.globalPos())
             return True
-        if watched is self._fields[path][0].visible_control and path in self._axes:
+        if receiver is self._fields[path][0].visible_control and path in self._axes:
             self.open(path)
         return False
 

@@ -84,14 +84,14 @@ class JobDelegate(QStyledItemDelegate):
         paint_state(painter, glyph, summary.state, summary.progress or 0.0, current_turn())
         if is_ticked:
             _paint_tick(painter, glyph)
-        inner = QRectF(box)
-        inner.setLeft(glyph.right() + S3)
-        inner.adjust(0, S1, -S3, -S1)
-        line_h = inner.height() / 2
+        area = QRectF(box)
+        area.setLeft(glyph.right() + S3)
+        area.adjust(0, S1, -S3, -S1)
+        line_h = area.height() / 2
         queued_job = model.queued_job(summary.id)
-        first_box = QRectF(inner.left(), inner.top(), inner.width(), line_h)
+        first_box = QRectF(area.left(), area.top(), area.width(), line_h)
         self._paint_first_line(painter, first_box, summary, queued_job, model.name_at(row))
-        second_box = QRectF(inner.left(), inner.top() + line_h, inner.width(), line_h)
+        second_box = QRectF(area.left(), area.top() + line_h, area.width(), line_h)
         self._paint_second_line(painter, second_box, summary, queued_job)
 
     def _paint_first_line(
@@ -162,9 +162,9 @@ def _paint_tick(painter: QPainter, glyph: QRectF) -> None:
     edge = QRectF(0, 0, _TICK + 2 * _TICK_EDGE, _TICK + 2 * _TICK_EDGE)
     edge.moveCenter(glyph.bottomRight() - QPointF(_TICK_EDGE, _TICK_EDGE))
     fill_round(painter, edge, palette.q("selected"), edge.width() / 2)
-    inner = edge.adjusted(_TICK_EDGE, _TICK_EDGE, -_TICK_EDGE, -_TICK_EDGE)
-    fill_round(painter, inner, palette.q("ink"), inner.width() / 2)
-    paint_icon(painter, inner.adjusted(2, 2, -2, -2), "check-bold", "on_ink")
+    tick_rect = edge.adjusted(_TICK_EDGE, _TICK_EDGE, -_TICK_EDGE, -_TICK_EDGE)
+    fill_round(painter, tick_rect, palette.q("ink"), tick_rect.width() / 2)
+    paint_icon(painter, tick_rect.adjusted(2, 2, -2, -2), "check-bold", "on_ink")
 
 
 def paint_colored_texts(

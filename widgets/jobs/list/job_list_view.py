@@ -157,14 +157,14 @@ class JobListView(QTableView):
     def mousePressEvent(self, event: QMouseEvent) -> None:
         index = self.indexAt(event.position().toPoint())
         is_left = event.button() is Qt.MouseButton.LeftButton and index.isValid()
-        with_ctrl = event.modifiers() == Qt.KeyboardModifier.ControlModifier
-        with_shift = event.modifiers() == Qt.KeyboardModifier.ShiftModifier
-        self._has_ticked = is_left and (with_ctrl or with_shift)
+        is_ctrl = event.modifiers() == Qt.KeyboardModifier.ControlModifier
+        is_shift = event.modifiers() == Qt.KeyboardModifier.ShiftModifier
+        self._has_ticked = is_left and (is_ctrl or is_shift)
         if not self._has_ticked:
             self._previous_index = QPersistentModelIndex(self.currentIndex())
             self.is_pressed = is_left
             super().mousePressEvent(event)
-        elif with_shift:
+        elif is_shift:
             self._tick_range(index.row())
         else:
             current_index = self.currentIndex()
@@ -203,10 +203,10 @@ class JobListView(QTableView):
     def _handle_tick_key(self, event: QKeyEvent) -> bool:
         """Handle a key for ticks; return False for other keys."""
         key, has_row = event.key(), self.currentIndex().isValid()
-        shift = event.modifiers() == Qt.KeyboardModifier.ShiftModifier
+        is_shift = event.modifiers() == Qt.KeyboardModifier.ShiftModifier
         if key == Qt.Key.Key_Space and has_row and not event.modifiers():
             self._ticks.toggle(self._line_id(self.currentIndex().row()))
-        elif key in _STEPS and shift and has_row:
+        elif key in _STEPS and is_shift and has_row:
             self._tick_step(_STEPS[Qt.Key(key)])
         elif key == Qt.Key.Key_Escape and self._ticks:
             self._ticks.clear()
@@ -259,15 +259,15 @@ class JobListView(QTableView):
         y = box.top() if is_before else box.bottom() + 1
         painter = QPainter(self.viewport())
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        focus = theme.current().q("focus")
-        painter.setPen(QPen(focus, FOCUS_W))
+        focus_color = theme.current().q("focus")
+        painter.setPen(QPen(focus_color, FOCUS_W))
         painter.drawLine(int(box.left()) + S2, int(y), int(box.right()) - S2, int(y))
         text = self.accessibleDescription()
         width = min(text_width(text, "small_strong") + 2 * S2, box.width() * _MAX_CHIP_SHARE)
         top = min(max(y - _CHIP_H / 2, 0.0), self.viewport().height() - float(_CHIP_H))
-        chip = QRectF(box.right() - S4 - width, top, width, _CHIP_H)
-        fill_round(painter, chip, focus, R_CELL)
-        paint_text(painter, chip.adjusted(S2, 0, -S1, 0), text, "small_strong", "on_ink")
+        chip_rect = QRectF(box.right() - S4 - width, top, width, _CHIP_H)
+        fill_round(painter, chip_rect, focus_color, R_CELL)
+        paint_text(painter, chip_rect.adjusted(S2, 0, -S1, 0), text, "small_strong", "on_ink")
         painter.end()
 
     def _target_at(self, position: QPoint) -> tuple[QModelIndex, bool] | None:

@@ -66,26 +66,26 @@ class JobTableDelegate(QStyledItemDelegate):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         if state & KEY_FOCUS == KEY_FOCUS:
             paint_focus(painter, cell.adjusted(1, 1, -1, -2))
-        inner = cell.adjusted(LEFT_W, 0, -RIGHT_W, -1)
+        area = cell.adjusted(LEFT_W, 0, -RIGHT_W, -1)
         if column is JobColumn.STATE:
-            _paint_state(painter, inner, summary)
+            _paint_state(painter, area, summary)
         elif column is JobColumn.TAGS:
             # The row above shows the sweep.
             sweep_tag = sweep_of(summary.tags) if model.is_member(row) else ""
             tags = [tag for tag in summary.tags if tag != sweep_tag]
-            _paint_tags(painter, inner, tags, is_plain_row=not (state & SELECTED or is_hovered))
+            _paint_tags(painter, area, tags, is_plain_row=not (state & SELECTED or is_hovered))
         elif column is JobColumn.PROGRESS:
-            _paint_progress(painter, inner, summary, model.queued_job(summary.id))
+            _paint_progress(painter, area, summary, model.queued_job(summary.id))
         elif column is JobColumn.BEST:
-            _paint_best(painter, inner, summary)
+            _paint_best(painter, area, summary)
         elif column is JobColumn.NAME and summary.sweep is not None:
-            _paint_sweep(painter, inner, summary, model.is_open(row))
+            _paint_sweep(painter, area, summary, model.is_open(row))
         elif column is JobColumn.NAME:
-            inner.setLeft(inner.left() + (_CARET_W if model.is_member(row) else 0))
-            paint_text(painter, inner, model.name_at(row), "strong")
+            area.setLeft(area.left() + (_CARET_W if model.is_member(row) else 0))
+            paint_text(painter, area, model.name_at(row), "strong")
         else:
             paint_text(
-                painter, inner, cell_text(summary, column), "body", "text2", right=column.is_figure
+                painter, area, cell_text(summary, column), "body", "text2", right=column.is_figure
             )
 
     def createEditor(

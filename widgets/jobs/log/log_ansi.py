@@ -132,8 +132,8 @@ def _color_role(numbers: list[int]) -> ColorRole | None:
         red, green, blue = numbers[1:]
     else:
         return None
-    brightest = max(red, green, blue)
-    if brightest - min(red, green, blue) <= brightest * 0.2:
+    max_part = max(red, green, blue)
+    if max_part - min(red, green, blue) <= max_part * 0.2:
         return "text2"
-    is_bright = tuple(part > 0.6 * brightest for part in (red, green, blue))
+    is_bright = tuple(part > 0.6 * max_part for part in (red, green, blue))
     return _BASIC_ROLES[is_bright[0] + 2 * is_bright[1] + 4 * is_bright[2]]

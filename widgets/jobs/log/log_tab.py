@@ -101,24 +101,7 @@ class LogTab(QWidget):
         self._error_lines: dict[str, int] = {}
         self._wanted_line = -1
         self._runs_script = False
-        self._picker = ComboBox(name="Log to show")
-        self._picker.setIconSize(QSize(ICON_SMALL, ICON_SMALL))
-        self._picker.setMinimumWidth(124)
-        self._picker.currentIndexChanged.connect(self._reset)
-        self._search = SearchField("Search in the log")
-        self._search.searched.connect(self._search_text)
-        self._search.installEventFilter(self)
-        self._count_label = Label("", "small", "text2")
-        self._match_lines: tuple[int, ...] = ()
-        self._matched_text = ""
-        self._searched_lines = 0
-        self._is_cut = False
-        self._is_searching = False
-        self._current_match = -1
-        self._previous_button = IconButton("caret-up", "Previous match")
-        self._previous_button.clicked.connect(lambda: self._step_match(-1))
-        self._next_button = IconButton("caret-down", "Next match")
-        self._next_button.clicked.connect(lambda: self._step_match(1))
+        self._make_search()
         self.view = LogView()
         self.number_dialog: DialogHolder[Question] = DialogHolder()
         self._error_button = Button("First error", icon="warning")
@@ -143,28 +126,38 @@ class LogTab(QWidget):
         self._follow_button = Button("", icon="caret-down", tip="Follow the end of the log")
         self._follow_button.clicked.connect(self._follow_end)
         head = row(
-            self._picker,
-            (self._search, 1),
-            self._count_label,
-            self._previous_button,
-            self._next_button,
-            self._error_button,
-            self._error_icon_button,
-            copy_button,
+            *(self._picker, (self._search, 1), self._count_label),
+            *(self._previous_button, self._next_button),
+            *(self._error_button, self._error_icon_button, copy_button),
             gap=S2,
         )
         foot = row((self._state_label, 1), self._follow_button)
         keep_size_when_hidden(self._follow_button)
-        self.setLayout(
-            col(
-                (Card(head, (self._stack, 1), foot, gap=S2), 1),
-                margins=(0, 0, PAGE_MARGIN, S3),
-                gap=0,
-            )
-        )
+        card = Card(head, (self._stack, 1), foot, gap=S2)
+        self.setLayout(col((card, 1), margins=(0, 0, PAGE_MARGIN, S3), gap=0))
         self._timer = QTimer(self, interval=POLL_INTERVAL_MS)
         self._timer.timeout.connect(self._poll)
         self._update_display()
+
+    def _make_search(self) -> None:
+        self._picker = ComboBox(name="Log to show")
+        self._picker.setIconSize(QSize(ICON_SMALL, ICON_SMALL))
+        self._picker.setMinimumWidth(124)
+        self._picker.currentIndexChanged.connect(self._reset)
+        self._search = SearchField("Search in the log")
+        self._search.searched.connect(self._search_text)
+        self._search.installEventFilter(self)
+        self._count_label = Label("", "small", "text2")
+        self._match_lines: tuple[int, ...] = ()
+        self._matched_text = ""
+        self._searched_lines = 0
+        self._is_cut = False
+        self._is_searching = False
+        self._current_match = -1
+        self._previous_button = IconButton("caret-up", "Previous match")
+        self._previous_button.clicked.connect(lambda: self._step_match(-1))
+        self._next_button = IconButton("caret-down", "Next match")
+        self._next_button.clicked.connect(lambda: self._step_match(1))
 
     @property
     def source(self) -> str:
@@ -252,7 +245,7 @@ class LogTab(QWidget):
             bisect_left(matches.lines, self._match_lines[-1] + 1) if self._match_lines else 0
         )
         self._match_lines += matches.lines[known_count:]
-        self._searched_lines = matches.searched
+        self._searched_lines = matches.searched_count
         self._is_cut = matches.is_cut
         self._matched_text = matches.text
         self.view.set_matches(matches.text, self._match_lines)

@@ -139,8 +139,8 @@ class LogView(QAbstractScrollArea):
         )
         self._chunks.move_to_end(number)
         while len(self._chunks) > _MAX_CHUNKS:
-            oldest, _ = self._chunks.popitem(last=False)
-            self._requested_chunks.discard(oldest)
+            oldest_number, _ = self._chunks.popitem(last=False)
+            self._requested_chunks.discard(oldest_number)
         self._fit_widest(self._chunks[number])
         self.viewport().update()
 
@@ -314,8 +314,8 @@ class LogView(QAbstractScrollArea):
 
     def _fit_widest(self, lines: tuple[_ViewLine, ...]) -> None:
         metrics = QFontMetricsF(self._font)
-        longest = max((line.text for line in lines), key=len, default="")
-        width = metrics.horizontalAdvance(longest)
+        longest_text = max((line.text for line in lines), key=len, default="")
+        width = metrics.horizontalAdvance(longest_text)
         if width > self._widest_line:
             self._widest_line = width
             self._fit_scroll_bars()
@@ -359,7 +359,7 @@ class LogView(QAbstractScrollArea):
         bar = self.verticalScrollBar()
         key = event.key()
         control = bool(event.modifiers() & Qt.KeyboardModifier.ControlModifier)
-        moves = {
+        positions_by_key = {
             Qt.Key.Key_Up: bar.value() - 1,
             Qt.Key.Key_Down: bar.value() + 1,
             Qt.Key.Key_PageUp: bar.value() - self._row_count(),
@@ -369,9 +369,9 @@ class LogView(QAbstractScrollArea):
         if key == Qt.Key.Key_End:
             self.marked_line = -1
             self.to_end()
-        elif key in moves:
-            self._clear_mark(moves[Qt.Key(key)] < bar.value())
-            bar.setValue(moves[Qt.Key(key)])
+        elif key in positions_by_key:
+            self._clear_mark(positions_by_key[Qt.Key(key)] < bar.value())
+            bar.setValue(positions_by_key[Qt.Key(key)])
         elif control and key == Qt.Key.Key_A and self.line_count:
             self._anchor, self._cursor = 0, self.line_count - 1
             self.viewport().update()

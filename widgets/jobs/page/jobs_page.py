@@ -210,8 +210,8 @@ class JobsPage(QWidget):
     @property
     def queries(self) -> dict[str, JobQuery]:
         """Return the queries to run now; the query of the table only while it is visible."""
-        requested = {LIST: self.list.query}
-        return {**requested, TABLE: self.table.query} if self._is_table() else requested
+        list_queries = {LIST: self.list.query}
+        return {**list_queries, TABLE: self.table.query} if self._is_table() else list_queries
 
     @property
     def job_count(self) -> int:

@@ -79,7 +79,7 @@ class WelcomePage(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.example = Button("Train the example", kind="big", icon="play")
-        self._busy = Label(
+        self._busy_note = Label(
             "Handwritten digits, small network, 2 processes. Nothing leaves this computer.",
             "small",
             "text3",
@@ -128,7 +128,7 @@ class WelcomePage(QWidget):
                 ),
                 S3,
                 row(STRETCH, self.example, STRETCH),
-                self._busy,
+                self._busy_note,
                 self._error,
                 S6,
                 row(STRETCH, (data, 100), (model, 100), (nodes, 100), STRETCH, gap=S4),

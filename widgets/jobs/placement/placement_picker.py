@@ -307,10 +307,10 @@ class PlacementPicker(QWidget):
         title = node_label(node_row.node)
         self._share_dialog.open(share_question(title, gpu, share, self.window()))
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+    def eventFilter(self, receiver: QObject, event: QEvent) -> bool:
         if event.type() in (QEvent.Type.LayoutRequest, QEvent.Type.Resize):
             self._fit_height()
-        return bool(super().eventFilter(watched, event))
+        return bool(super().eventFilter(receiver, event))
 
     def _add_row(self, state: NodeState) -> None:
         node_row = _NodeRow(state)

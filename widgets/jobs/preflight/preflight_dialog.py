@@ -119,6 +119,10 @@ class PreflightDialog(Dialog):
                 margins=(0, S1, 0, S1),
             )
         )
+        self._make_trial()
+        self._make_buttons()
+
+    def _make_trial(self) -> None:
         self._trial_icon = IconLabel("check-circle-fill", "good", ICON_NAV)
         self._trial_message = Label("", "body", "text2", wrap=True, selectable=True)
         self._trace = Label("", "mono", "text2", selectable=True)
@@ -143,6 +147,8 @@ class PreflightDialog(Dialog):
         self._refusal.hide()
         self._progress = ProgressLine("")
         self._progress.cancelled.connect(self.cancel_requested)
+
+    def _make_buttons(self) -> None:
         self._copy = Button("Copy report", kind="quiet", icon="copy")
         self._copy.clicked.connect(self._copy_report)
         self._repair_all = Button("")
@@ -160,15 +166,10 @@ class PreflightDialog(Dialog):
         self._check_again.clicked.connect(self.check_again_requested)
         self._start = Button("Start", kind="primary", icon="play")
         self._start.clicked.connect(self.start_requested)
-        buttons = (
-            self._repair_all,
-            self._start_smaller,
-            self._install,
-            self._try_batch,
-            self._check_again,
-            self._start,
-        )
-        for button in (self._copy, *buttons):
+        for button in (
+            *(self._copy, self._repair_all, self._start_smaller, self._install),
+            *(self._try_batch, self._check_again, self._start),
+        ):
             button.setAutoDefault(False)
 
     # -- input
@@ -291,14 +292,14 @@ class PreflightDialog(Dialog):
         self._repair_all.setText(f"Fix all {len(fixable_findings)}")
         self._repair_all.setVisible(len(fixable_findings) > 1)
         self._repair_all.setEnabled(not self._is_busy)
-        smaller = preflight.smaller if preflight is not None else ()
-        self._start_smaller.setVisible(bool(smaller))
+        smaller_placements = preflight.smaller_placement if preflight is not None else ()
+        self._start_smaller.setVisible(bool(smaller_placements))
         self._start_smaller.setEnabled(is_idle)
         if preflight is not None:
-            self._show_result(preflight, smaller)
+            self._show_result(preflight, smaller_placements)
         self._fit_height()
 
-    def _show_result(self, preflight: Preflight, smaller: Sequence[Placement]) -> None:
+    def _show_result(self, preflight: Preflight, smaller_placements: Sequence[Placement]) -> None:
         icon, color_role = ("check-circle-fill", "good")
         if not preflight.succeeded or self._trial_failed:
             icon, color_role = ("warning-octagon-fill", "bad")
@@ -309,8 +310,10 @@ class PreflightDialog(Dialog):
         )
         self._summary.setText(preflight_text.summary_text(preflight))
         self._start.setText(f"Start on {preflight_text.slots_text(self._placement)}")
-        if smaller:
-            self._start_smaller.setText(preflight_text.start_text(smaller, preflight.nodes))
+        if smaller_placements:
+            self._start_smaller.setText(
+                preflight_text.start_text(smaller_placements, preflight.nodes)
+            )
 
     def _fit_height(self) -> None:
         """Set the height that the findings need, up to that of a small window."""
@@ -388,7 +391,7 @@ class PreflightDialog(Dialog):
     @Slot()
     def _request_smaller(self) -> None:
         if self._preflight is not None:
-            self.start_on_requested.emit(self._preflight.smaller)
+            self.start_on_requested.emit(self._preflight.smaller_placement)
 
     @Slot()
     def _copy_report(self) -> None:

@@ -97,19 +97,19 @@ def slots_text(placement: Sequence[Placement]) -> str:
     return formats.plural(sum(p.processes for p in placement), "process", "processes")
 
 
-def start_text(smaller: Sequence[Placement], nodes: Sequence[str]) -> str:
+def start_text(smaller_placements: Sequence[Placement], nodes: Sequence[str]) -> str:
     """Return ``Start on gpu09 only, 8 GPUs``."""
-    remaining_nodes = [p.node for p in smaller]
+    remaining_nodes = [p.node for p in smaller_placements]
     if set(remaining_nodes) == set(nodes):
-        return f"Start on {slots_text(smaller)}"
+        return f"Start on {slots_text(smaller_placements)}"
     if len(remaining_nodes) == 1 and len(remaining_nodes[0]) > _NAME_CHARS:
-        return f"Start on 1 node, {slots_text(smaller)}"
+        return f"Start on 1 node, {slots_text(smaller_placements)}"
     if len(remaining_nodes) == 1:
-        return f"Start on {node_names(remaining_nodes)} only, {slots_text(smaller)}"
+        return f"Start on {node_names(remaining_nodes)} only, {slots_text(smaller_placements)}"
     nodes_text = node_names(remaining_nodes)
     if len(remaining_nodes) > _MAX_NAMES or len(nodes_text) > 2 * _NAME_CHARS:
         nodes_text = formats.plural(len(remaining_nodes), "node")
-    return f"Start on {nodes_text}, {slots_text(smaller)}"
+    return f"Start on {nodes_text}, {slots_text(smaller_placements)}"
 
 
 def report_text(preflight: Preflight, trial: TrialResult | None) -> str:

@@ -183,8 +183,8 @@ class _RankCells(QWidget):
 
     def _cells_x(self) -> int:
         """Return the left edge of the first cell."""
-        widest = max((text_width(group.title, "strong") for group in self._groups), default=0)
-        return min(widest, _NAME_MAX_W) + S3 if widest else 0
+        widest_title = max((text_width(group.title, "strong") for group in self._groups), default=0)
+        return min(widest_title, _NAME_MAX_W) + S3 if widest_title else 0
 
     def _column_count(self, width: int) -> int:
         max_ranks = max((len(group.ranks) for group in self._groups), default=1)

@@ -60,8 +60,8 @@ class StudyResult(QWidget):
         plot = Card(head, self._source, self._plot, gap=S2, margins=HEADED_CARD)
         self._card = Card((self.view, 1), gap=0, margins=(S1, S1, S1, S1))
         self._card.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        inner = QWidget()
-        inner.setLayout(
+        content = QWidget()
+        content.setLayout(
             col(
                 plot,
                 row(self._resume_button, export_button, STRETCH, gap=S2),
@@ -70,7 +70,7 @@ class StudyResult(QWidget):
                 gap=S3,
             )
         )
-        self.setLayout(col((VerticalScrollArea(inner), 1)))
+        self.setLayout(col((VerticalScrollArea(content), 1)))
 
     def show_table(self, table: StudyTable) -> None:
         previous_table, self.table = self.table, table

@@ -40,10 +40,14 @@ _CONTOUR_TIP = (
 
 def _value_limits(values: Sequence[float], sign: float) -> tuple[float, float]:
     """Return the lowest and the highest value of a plot."""
-    ordered = sorted(values, key=lambda value: sign * value)
-    is_cut = len(ordered) >= _MANY
-    worst = ordered[int(_WORST_SHARE * (len(ordered) - 1))] if is_cut else ordered[-1]
-    return min(ordered[0], worst), max(ordered[0], worst)
+    ordered_values = sorted(values, key=lambda value: sign * value)
+    is_cut = len(ordered_values) >= _MANY
+    worst_value = (
+        ordered_values[int(_WORST_SHARE * (len(ordered_values) - 1))]
+        if is_cut
+        else ordered_values[-1]
+    )
+    return min(ordered_values[0], worst_value), max(ordered_values[0], worst_value)
 
 
 def _trial_axis(trials: Sequence[Proposal], key: str) -> tuple[list[float | None], list[AxisMark]]:
@@ -77,10 +81,10 @@ class TrialPlot(QWidget):
         self._is_history = key == _HISTORY
         self._trials = [trial for trial in result.trials if trial.value is not None]
         if self._is_history:
-            last = max(2, *(trial.number for trial in result.trials), 2)
-            self._positions = [(trial.number - 1) / (last - 1) for trial in self._trials]
-            numbers = [number for number, _ in ticks.linear(1, last) if number.is_integer()]
-            self._marks = [AxisMark((n - 1) / (last - 1), formats.tick(n)) for n in numbers]
+            last_number = max(2, *(trial.number for trial in result.trials), 2)
+            self._positions = [(trial.number - 1) / (last_number - 1) for trial in self._trials]
+            numbers = [number for number, _ in ticks.linear(1, last_number) if number.is_integer()]
+            self._marks = [AxisMark((n - 1) / (last_number - 1), formats.tick(n)) for n in numbers]
         else:
             self._positions, self._marks = _trial_axis(self._trials, key)
         self._mode = result.search.mode
@@ -111,17 +115,17 @@ class TrialPlot(QWidget):
             box = QRectF(0, y(value) - S2, _AXIS_W - S2, 2 * S2)
             paint_text(painter, box, text, "tiny", "text3", right=True)
         _paint_x_marks(painter, area, self._marks)
-        best: float | None = None
+        best_value: float | None = None
         previous_point: QPointF | None = None
         for trial, position in zip(self._trials, self._positions, strict=True):
             if position is None or trial.value is None:
                 continue
             point = QPointF(area.left() + area.width() * position, y(trial.value))
             is_complete = trial.state == COMPLETE
-            if is_complete and (best is None or sign * trial.value < sign * best):
-                best = trial.value
-            if best is not None and self._is_history:
-                best_point = QPointF(point.x(), y(best))
+            if is_complete and (best_value is None or sign * trial.value < sign * best_value):
+                best_value = trial.value
+            if best_value is not None and self._is_history:
+                best_point = QPointF(point.x(), y(best_value))
                 if previous_point is not None:
                     painter.setPen(round_pen(t.curve(0), _LINE_W))
                     corner = QPointF(best_point.x(), previous_point.y())
@@ -169,9 +173,11 @@ class ContourPlot(QWidget):
         mean = (weights * shares).sum(2) / weights.sum(2)
         band = np.round((mean if sign < 0 else 1 - mean) * (_BANDS - 1)).astype(np.uint8)
         image = QImage(band.tobytes(), _COLUMNS, _ROWS, _COLUMNS, QImage.Format.Format_Indexed8)
-        ends = (theme.current().q("sunken"), theme.current().curve(0))
-        worst, best = ((color.red(), color.green(), color.blue()) for color in ends)
-        colors = np.linspace(worst, best, _BANDS).round().astype(int)
+        end_colors = (theme.current().q("sunken"), theme.current().curve(0))
+        worst_color, best_color = (
+            (color.red(), color.green(), color.blue()) for color in end_colors
+        )
+        colors = np.linspace(worst_color, best_color, _BANDS).round().astype(int)
         image.setColorTable([qRgb(*map(int, color)) for color in colors])
         return image.copy()
 
@@ -207,10 +213,10 @@ class ImportanceBars(QWidget):
         self.setAccessibleName("Importance of the settings")
 
     def show_result(self, result: SearchResult) -> None:
-        ordered = sorted(result.importance.items(), key=lambda item: -item[1])
-        self._shares = [(label(path), share) for path, share in ordered]
+        ordered_shares = sorted(result.importance.items(), key=lambda item: -item[1])
+        self._shares = [(label(path), share) for path, share in ordered_shares]
         self._message = result.importance_message
-        self.setFixedHeight(max(1, len(ordered)) * _ROW_H)
+        self.setFixedHeight(max(1, len(ordered_shares)) * _ROW_H)
         self.setAccessibleDescription(self._message)
         self.update()
 
@@ -243,7 +249,7 @@ class SearchView(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._result: SearchResult | None = None
-        self._best = Label("", "strong", wrap=True)
+        self._best_label = Label("", "strong", wrap=True)
         self._progress = Label("", "small", "text2", wrap=True)
         self._use_button = Button("Use these values", icon="copy")
         self._use_button.set_tip("Begin a new job with the values of the best trial")
@@ -254,7 +260,9 @@ class SearchView(QWidget):
         self._second_axes.currentIndexChanged.connect(self._show_plot)
         self._goal = Label("", "small", "text2", elide="right")
         self._plot, self._contour, self._bars = TrialPlot(), ContourPlot(), ImportanceBars()
-        head = row((col(self._best, self._progress, gap=2), 1), self._use_button, gap=S3, top=True)
+        head = row(
+            (col(self._best_label, self._progress, gap=2), 1), self._use_button, gap=S3, top=True
+        )
         plot = Card(
             row((self._goal, 1), self._axes, self._second_axes, gap=S3),
             self._plot,
@@ -263,22 +271,22 @@ class SearchView(QWidget):
             margins=HEADED_CARD,
         )
         importance = Card(Label("Importance", "strong"), self._bars, gap=S2, margins=HEADED_CARD)
-        inner = QWidget()
-        inner.setLayout(col(head, plot, importance, STRETCH, gap=S3))
-        self.setLayout(col((VerticalScrollArea(inner), 1)))
+        content = QWidget()
+        content.setLayout(col(head, plot, importance, STRETCH, gap=S3))
+        self.setLayout(col((VerticalScrollArea(content), 1)))
 
     def show_result(self, result: SearchResult) -> None:
         self._result = result
-        search, best = result.search, result.best
+        search, best_trial = result.search, result.best
         metric = metric_label(search.metric)
-        self._best.setText("No trial has finished yet.")
-        if best is not None and best.value is not None:
-            number = f"Trial {best.number}: {metric} {formats.metric(best.value)}"
-            self._best.setText(f"{number}, with {best.message}")
-        self._use_button.setEnabled(best is not None)
+        self._best_label.setText("No trial has finished yet.")
+        if best_trial is not None and best_trial.value is not None:
+            number = f"Trial {best_trial.number}: {metric} {formats.metric(best_trial.value)}"
+            self._best_label.setText(f"{number}, with {best_trial.message}")
+        self._use_button.setEnabled(best_trial is not None)
         self._progress.setText(f"{result.progress_message} {result.error}".strip())
-        better = "lower" if search.mode == "min" else "higher"
-        self._goal.setText(f"{metric}, {better} is better; rings were given up")
+        direction = "lower" if search.mode == "min" else "higher"
+        self._goal.setText(f"{metric}, {direction} is better; rings were given up")
         options = [(_HISTORY, "By trial"), *((a.path, f"By {label(a.path)}") for a in result.axes)]
         self._axes.set_options(options, self._axes.key() or _HISTORY)
         options = [(_GOAL, "and goal"), *((a.path, f"and {label(a.path)}") for a in result.axes)]
@@ -302,6 +310,6 @@ class SearchView(QWidget):
 
     @Slot()
     def _use(self) -> None:
-        best = self._result.best if self._result is not None else None
-        if best is not None:
-            self.use_requested.emit(best.job)
+        best_trial = self._result.best if self._result is not None else None
+        if best_trial is not None:
+            self.use_requested.emit(best_trial.job)

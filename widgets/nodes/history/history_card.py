@@ -97,10 +97,10 @@ class _Plot(CurvePanel):
         if self.partner is not None:
             # Repeat the last widths; the final width is known later.
             axes = (self._plot.left_axis, self.partner._plot.left_axis)
-            widest = max(axis.maximumWidth() for axis in axes)
+            max_width = max(axis.maximumWidth() for axis in axes)
             for axis in axes:
-                if axis.maximumWidth() != widest:
-                    axis.setWidth(widest)
+                if axis.maximumWidth() != max_width:
+                    axis.setWidth(max_width)
 
 
 @dataclass(frozen=True)
@@ -142,8 +142,8 @@ class _PlotColumn(QWidget):
     def __init__(self, view: HistoryView, link: HoverLink) -> None:
         super().__init__()
         self.quantities = tuple(BY_KEY[key] for key in view.quantities)
-        last = self.quantities[-1]
-        self.plots = tuple(_new_plot(q, link, q is last) for q in self.quantities)
+        last_quantity = self.quantities[-1]
+        self.plots = tuple(_new_plot(q, link, q is last_quantity) for q in self.quantities)
         layout = col(gap=0)
         for plot, quantity, height, share in zip(
             self.plots, self.quantities, _PAIR_MIN_H, _PAIR_SHARES, strict=False
@@ -363,12 +363,13 @@ class HistoryCard(Card):
 
     def _fill_plot(self, plot: CurvePanel, quantity: Quantity) -> None:
         times = self._history.times()
-        unhealthy = self._unhealthy_gpus()
+        unhealthy_gpus = self._unhealthy_gpus()
         curves = [(NODE, quantity.title, True)]
         if quantity.read_gpu is not None:
             gpus = self._gpus()
             curves = [
-                (uuid, self._curve_name(uuid, index), uuid in unhealthy) for uuid, index in gpus
+                (uuid, self._curve_name(uuid, index), uuid in unhealthy_gpus)
+                for uuid, index in gpus
             ]
         is_single = len(curves) == 1
         plot.clear()
@@ -441,8 +442,8 @@ class HistoryCard(Card):
         ]
         if not self._is_live or not quantities or len(shown_gpus) < 2:
             return ""
-        unhealthy = self._unhealthy_gpus()
-        healthy_gpus = [gpu for gpu in shown_gpus if gpu.uuid not in unhealthy]
+        unhealthy_gpus = self._unhealthy_gpus()
+        healthy_gpus = [gpu for gpu in shown_gpus if gpu.uuid not in unhealthy_gpus]
         ranges = [text for quantity in quantities if (text := _range_text(quantity, healthy_gpus))]
         if not ranges:
             return ""

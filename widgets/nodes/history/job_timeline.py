@@ -174,6 +174,6 @@ def _bar_text(bar: JobBar) -> str:
         return f"{bar.name}, running since {formats.clock(bar.start_s)}"
     if bar.is_reserved:
         user = f" by {bar.user}" if bar.user else ""
-        begin, end = (formats.full_time(time_s) for time_s in (bar.start_s, bar.end_s))
-        return f"Reserved{user} for {bar.name}, {begin} to {end}"
+        start, end = (formats.full_time(time_s) for time_s in (bar.start_s, bar.end_s))
+        return f"Reserved{user} for {bar.name}, {start} to {end}"
     return f"{bar.name}, {formats.clock(bar.start_s)} to {formats.clock(bar.end_s)}"

@@ -241,7 +241,7 @@ def _past_row(reading: PastReading, problem_numbers: dict[str, float]) -> list[f
     row = [read_node(reading) for read_node in _PAST_NODE_READERS.values()]
     for gpu in reading.gpus:
         row += [read_gpu(gpu) for read_gpu in _PAST_GPU_READERS.values()]
-        row += (_problem_number(gpu.unhealthy, problem_numbers), float(gpu.is_bad))
+        row += (_problem_number(gpu.health_problem, problem_numbers), float(gpu.is_bad))
     return row
 
 
@@ -325,16 +325,16 @@ class NodeHistory:
 
     def times(self) -> Floats:
         """Unix times, oldest first."""
-        live = self._in_order(self._times)
-        agent_rows = self._agent_rows(live)
-        gap_times = self._gap_times(live, agent_rows)
-        return np.concatenate((self._agent_history.times[:agent_rows], gap_times, live))
+        live_times = self._in_order(self._times)
+        agent_rows = self._agent_rows(live_times)
+        gap_times = self._gap_times(live_times, agent_rows)
+        return np.concatenate((self._agent_history.times[:agent_rows], gap_times, live_times))
 
     def series(self, uuid: str, quantity: str) -> Floats:
         """The values at `times`, NaN for missing ones."""
-        live = self._in_order(self._times)
-        agent_rows = self._agent_rows(live)
-        gap_values = np.full(len(self._gap_times(live, agent_rows)), math.nan)
+        live_times = self._in_order(self._times)
+        agent_rows = self._agent_rows(live_times)
+        gap_values = np.full(len(self._gap_times(live_times, agent_rows)), math.nan)
         key = (uuid, quantity)
         agent_values = self._agent_history.values.get(key)
         live_row = self._rows.get(key)
@@ -344,7 +344,7 @@ class NodeHistory:
                 if agent_values is None
                 else agent_values[:agent_rows],
                 gap_values,
-                np.full(len(live), math.nan)
+                np.full(len(live_times), math.nan)
                 if live_row is None
                 else self._in_order(self._values[live_row]),
             )
@@ -394,21 +394,21 @@ class NodeHistory:
         is_inside = (times >= start_s) & (times <= end_s)
         return bool(((self.series(uuid, "unwell") > 0) & is_inside).any())
 
-    def _agent_rows(self, live: Floats) -> int:
+    def _agent_rows(self, live_times: Floats) -> int:
         """The number of the agent's rows before the first reading of this window."""
         agent_times = self._agent_history.times
         return (
             len(agent_times)
-            if not len(live)
-            else int(np.searchsorted(agent_times, live[0], "left"))
+            if not len(live_times)
+            else int(np.searchsorted(agent_times, live_times[0], "left"))
         )
 
-    def _gap_times(self, live: Floats, agent_rows: int) -> Floats:
+    def _gap_times(self, live_times: Floats, agent_rows: int) -> Floats:
         """A row of NaN between the agent's last line and this window's first reading."""
         if (
             not agent_rows
-            or not len(live)
-            or live[0] - self._agent_history.times[agent_rows - 1] <= _GAP_S
+            or not len(live_times)
+            or live_times[0] - self._agent_history.times[agent_rows - 1] <= _GAP_S
         ):
             return np.empty(0)
         return np.array([self._agent_history.times[agent_rows - 1] + 1.0])

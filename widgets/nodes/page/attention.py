@@ -82,9 +82,9 @@ def _slowdown(live_views: Iterable[JobView], node: str) -> str:
     """Describe the delay of the job that a node slows most: "takes 25 % longer for it"."""
     shares = {}
     for view in live_views:
-        slowest = view.slowest()
-        if slowest is not None:
-            rank, share = slowest
+        slowest_rank = view.slowest()
+        if slowest_rank is not None:
+            rank, share = slowest_rank
             slow_node = next(
                 placement.node for number, placement, _ in view.ranks() if number == rank
             )
@@ -169,7 +169,7 @@ class AttentionCards(QWidget):
             return
         clear(self._row)
         for card in cards:
-            banner = Banner(stacked=True)
+            banner = Banner(is_stacked=True)
             self._row.addWidget(banner, 1)
             self._fill_banner(banner, card)
 

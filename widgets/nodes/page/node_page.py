@@ -79,6 +79,25 @@ class NodePage(QWidget):
         self._failure.hide()
         self._removal = Banner("bad", "", icon="trash")
         self._removal.hide()
+        self._make_cards()
+        self._set_up_notice = EmptyState("wrench", "Not set up yet", _SET_UP_TEXT)
+        self._set_up_notice.setMinimumHeight(_SET_UP_NOTICE_H)
+        content = QWidget()
+        content.setLayout(
+            col(
+                *(self._details, self._removal, self._failure, self._set_up_notice),
+                *(self._meters, self._gpu_grid, self._no_gpu, (self._lower_grid, 1)),
+                gap=S3,
+                margins=(PAGE_MARGIN, 0, 0, S4),
+            )
+        )
+        self._content = VerticalScrollArea(content, gutter=PAGE_MARGIN)
+        self._content.hide()
+        self.setLayout(col(self._header, (self._content, 1), gap=0))
+        self._lay_out_cards()
+
+    def _make_cards(self) -> None:
+        actions = self._actions
         self._processor = Meter("Processor", 0)
         self._memory = Meter("Memory", 2)
         self._disk = Meter("Disk of the data root, used", 5)
@@ -106,37 +125,13 @@ class NodePage(QWidget):
         self._side_column = QWidget()
         self._side_column.setLayout(
             col(
-                self._findings_card,
-                self._partitions_card,
-                self._jobs_card,
-                self._processes_card,
-                STRETCH,
+                *(self._findings_card, self._partitions_card, self._jobs_card),
+                *(self._processes_card, STRETCH),
                 gap=S3,
             )
         )
         self._lower_grid = QGridLayout()
         self._lower_grid.setSpacing(S3)
-        self._set_up_notice = EmptyState("wrench", "Not set up yet", _SET_UP_TEXT)
-        self._set_up_notice.setMinimumHeight(_SET_UP_NOTICE_H)
-        content = QWidget()
-        content.setLayout(
-            col(
-                self._details,
-                self._removal,
-                self._failure,
-                self._set_up_notice,
-                self._meters,
-                self._gpu_grid,
-                self._no_gpu,
-                (self._lower_grid, 1),
-                gap=S3,
-                margins=(PAGE_MARGIN, 0, 0, S4),
-            )
-        )
-        self._content = VerticalScrollArea(content, gutter=PAGE_MARGIN)
-        self._content.hide()
-        self.setLayout(col(self._header, (self._content, 1), gap=0))
-        self._lay_out_cards()
 
     @property
     def node(self) -> str:

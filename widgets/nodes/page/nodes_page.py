@@ -250,10 +250,10 @@ class NodesPage(QWidget):
     def heartbeats(self) -> Mapping[str, str]:
         """Return the time since each node's last heartbeat, as text, by name."""
         now_s = self._clock()
-        silent = (Presence.OFFLINE, Presence.NEW)
+        silent_states = (Presence.OFFLINE, Presence.NEW)
         return {
             name: ""
-            if state.presence in silent
+            if state.presence in silent_states
             else heartbeat_text(self._heartbeat_age_s(name, now_s))
             for name, state in self._states.items()
         }
@@ -308,8 +308,8 @@ class NodesPage(QWidget):
         reading = state.reading
         if reading is None:
             return
-        previous = self._heartbeats.get(state.name)
-        if previous is None or previous[0] != reading.heartbeat:
+        previous_heartbeat = self._heartbeats.get(state.name)
+        if previous_heartbeat is None or previous_heartbeat[0] != reading.heartbeat:
             self._heartbeats[state.name] = (reading.heartbeat, now_s)
             if state.over_ssh or state.presence is not Presence.OFFLINE:
                 self._history(state.name).append(
@@ -426,7 +426,7 @@ class RackLegend(QWidget):
                 S2,
                 legend_key("free", "free"),
                 S2,
-                legend_key("free", "problem", unhealthy=True),
+                legend_key("free", "problem", is_unhealthy=True),
                 S2,
                 self._figures,
                 STRETCH,

@@ -74,7 +74,7 @@ class RackModel(QAbstractListModel):
     def __init__(self) -> None:
         super().__init__()
         self.rows: tuple[NodeRow, ...] = ()
-        self._dimmed: frozenset[str] = frozenset()
+        self._dimmed_names: frozenset[str] = frozenset()
 
     def set_rows(self, rows: Sequence[NodeRow]) -> None:
         new_rows, previous_rows = tuple(rows), self.rows
@@ -90,8 +90,8 @@ class RackModel(QAbstractListModel):
 
     def dim(self, names: frozenset[str]) -> None:
         """Dim the rows of these names, and no other rows."""
-        changed_names = self._dimmed ^ names
-        self._dimmed = names
+        changed_names = self._dimmed_names ^ names
+        self._dimmed_names = names
         self._report_rows(
             number for number, row in enumerate(self.rows) if row.name in changed_names
         )
@@ -109,7 +109,7 @@ class RackModel(QAbstractListModel):
         if role == ROW_ROLE:
             return row
         if role == DIMMED_ROLE:
-            return row.name in self._dimmed
+            return row.name in self._dimmed_names
         if role == Qt.ItemDataRole.DisplayRole:
             return row.title
         if role == Qt.ItemDataRole.AccessibleTextRole:
@@ -211,9 +211,9 @@ class Rack(QListView):
         self, painter: QPainter, rect: QRectF, row: NodeRow, is_hovered: bool, *, is_first: bool
     ) -> None:
         if self.density is Density.WALL:
-            inner = rect.adjusted(S2 / 2, 1, -S2 / 2, -1)
-            rack_paint.paint_background(painter, inner, row, is_hovered=is_hovered)
-            rack_paint.paint_wall_row(painter, inner, row, self._wall_layout)
+            row_rect = rect.adjusted(S2 / 2, 1, -S2 / 2, -1)
+            rack_paint.paint_background(painter, row_rect, row, is_hovered=is_hovered)
+            rack_paint.paint_wall_row(painter, row_rect, row, self._wall_layout)
             return
         if not is_first:
             line = QRectF(rect.left() + rack_paint.PAD, rect.top(), rect.width(), 1)
@@ -226,9 +226,11 @@ class Rack(QListView):
 
     # -- Qt overrides.
 
-    def dataChanged(self, first: AnyIndex, last: AnyIndex, roles: Sequence[int] = ()) -> None:
+    def dataChanged(
+        self, top_left: AnyIndex, bottom_right: AnyIndex, roles: Sequence[int] = ()
+    ) -> None:
         # QListView's own version lays out and paints all rows.
-        QAbstractItemView.dataChanged(self, first, last, list(roles))
+        QAbstractItemView.dataChanged(self, top_left, bottom_right, list(roles))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -245,10 +247,10 @@ class Rack(QListView):
             return
         super().keyPressEvent(event)
 
-    def currentChanged(self, current: AnyIndex, previous: AnyIndex) -> None:
-        super().currentChanged(current, previous)
-        if current.isValid():
-            self.row_focused.emit(self.visualRect(self.rows_model.index(current.row())))
+    def currentChanged(self, current_index: AnyIndex, previous_index: AnyIndex) -> None:
+        super().currentChanged(current_index, previous_index)
+        if current_index.isValid():
+            self.row_focused.emit(self.visualRect(self.rows_model.index(current_index.row())))
 
     def viewportEvent(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):

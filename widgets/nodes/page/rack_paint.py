@@ -218,26 +218,26 @@ def plan_wall(rows: Sequence[NodeRow]) -> WallLayout:
 def paint_wall_row(painter: QPainter, rect: QRectF, row: NodeRow, wall: WallLayout) -> None:
     """Paint one node of a wall: name and cells, and any problem above the cells."""
     is_notable = row.condition is not Condition.WELL or row.subtitle_color == "live"
-    inner = rect.adjusted(S2, 0, -S2, 0)
-    cells_x = float(int(inner.left() + wall.name_w + S2))
-    name_rect = QRectF(inner.left(), rect.top(), wall.name_w, rect.height())
+    area = rect.adjusted(S2, 0, -S2, 0)
+    cells_x = float(int(area.left() + wall.name_w + S2))
+    name_rect = QRectF(area.left(), rect.top(), wall.name_w, rect.height())
     top, height = float(int(rect.center().y() - 10)), 21.0
     if is_notable:
-        name_rect = QRectF(inner.left(), rect.top() + 3, wall.name_w, 17)
+        name_rect = QRectF(area.left(), rect.top() + 3, wall.name_w, 17)
         top, height = rect.top() + 20, 17.0
-        text_rect = QRectF(cells_x, rect.top() + 3, inner.right() - cells_x, 16)
+        text_rect = QRectF(cells_x, rect.top() + 3, area.right() - cells_x, 16)
         text = row.subtitle if not row.notice else row.notice
         paint_text(painter, text_rect, text, "tiny", row.subtitle_color)
     role: theme.Role = "small_strong" if is_notable else "small"
     color_role = row.condition.color_role if is_notable else "text2"
     paint_text(painter, name_rect, wall.names.get(row.name, row.title), role, color_role)
     count = max(wall.cell_count, 1)
-    width = (inner.right() - cells_x - (count - 1) * _WALL_CELL_GAP) / count
+    width = (area.right() - cells_x - (count - 1) * _WALL_CELL_GAP) / count
     width = max(3.0, min(float(int(width)), _WALL_CELL_MAX_W))
     if not row.gpus and row.processor is not None:
         _paint_meter(
             painter,
-            QRectF(cells_x, rect.center().y() - 2, inner.right() - cells_x, 4),
+            QRectF(cells_x, rect.center().y() - 2, area.right() - cells_x, 4),
             row.processor,
         )
     width_px, height_px, theme_key, ratio = (
@@ -295,16 +295,16 @@ def _paint_cell(painter: QPainter, rect: QRectF, cell: GpuCell) -> None:
     is_busy = cell.use != "free"
     is_wide = rect.width() >= _TEMPERATURE_MIN_W
     margin = 6 if is_wide else 2
-    inner = rect.adjusted(margin, 0, -margin, -3 if is_busy else 0)
+    area = rect.adjusted(margin, 0, -margin, -3 if is_busy else 0)
     if (is_busy or cell.problem) and cell.use_percent is not None:
         color_role = "warn" if cell.problem else "text"
-        figure = use_figure(cell.use_percent, inner.width())
-        paint_text(painter, inner, figure, "small_strong", color_role, center=not is_wide)
+        figure = use_figure(cell.use_percent, area.width())
+        paint_text(painter, area, figure, "small_strong", color_role, center=not is_wide)
     if cell.temperature_c is not None and (is_wide or not (is_busy or cell.problem)):
         role: theme.Role = "small_strong" if cell.problem else "tiny"
         color_role = "warn" if cell.problem else "text2" if is_busy else "text3"
         temperature = formats.degrees(cell.temperature_c)
-        paint_text(painter, inner, temperature, role, color_role, right=is_wide, center=not is_wide)
+        paint_text(painter, area, temperature, role, color_role, right=is_wide, center=not is_wide)
 
 
 def use_figure(percent: int, max_width: float) -> str:
@@ -338,37 +338,39 @@ def _make_pixmap(
 
 @lru_cache(maxsize=512)
 def _wall_cell(
-    use: GpuUse, unhealthy: bool, width: int, height: int, bar_px: int, _theme: str, ratio: float
+    use: GpuUse, is_unhealthy: bool, width: int, height: int, bar_px: int, _theme: str, ratio: float
 ) -> QPixmap:
     def paint(painter: QPainter, rect: QRectF) -> None:
         share = bar_px / height if use == "ours" else 1.0
-        paint_gpu_cell(painter, rect, use, unhealthy=unhealthy, share=share)
+        paint_gpu_cell(painter, rect, use, is_unhealthy=is_unhealthy, share=share)
 
     return _make_pixmap(width, height, ratio, paint)
 
 
 @lru_cache(maxsize=1024)
 def _figure_cell(
-    use: GpuUse, unhealthy: bool, width: int, height: int, bar_px: int, _theme: str, ratio: float
+    use: GpuUse, is_unhealthy: bool, width: int, height: int, bar_px: int, _theme: str, ratio: float
 ) -> QPixmap:
     def paint(painter: QPainter, rect: QRectF) -> None:
-        if use in ("free", "gone", "unknown") and not unhealthy:
+        if use in ("free", "gone", "unknown") and not is_unhealthy:
             paint_gpu_cell(painter, rect, use, radius=R_CELL)
             return
         t = theme.current()
         path = QPainterPath()
         path.addRoundedRect(rect, R_CELL, R_CELL)
         painter.setClipPath(path)
-        painter.fillRect(rect, t.q("surface") if unhealthy else t.tint(_FAMILIES.get(use, "idle")))
-        if use == "other" and not unhealthy:
+        painter.fillRect(
+            rect, t.q("surface") if is_unhealthy else t.tint(_FAMILIES.get(use, "idle"))
+        )
+        if use == "other" and not is_unhealthy:
             # Faint, because figures are on it. The owner's name identifies it without colour.
             painter.setOpacity(0.22)
             paint_hatch(painter, rect, 1.2, 5.0)
             painter.setOpacity(1.0)
-        bar_color = "warn_fill" if unhealthy else "live" if use == "ours" else "line_strong"
+        bar_color = "warn_fill" if is_unhealthy else "live" if use == "ours" else "line_strong"
         painter.fillRect(QRectF(0, height - _BAR_H, bar_px, _BAR_H), t.q(bar_color))
         painter.setClipping(False)
-        edge_color = "warn_fill" if unhealthy else bar_color if t.high_contrast else ""
+        edge_color = "warn_fill" if is_unhealthy else bar_color if t.high_contrast else ""
         if edge_color:
             painter.setPen(QPen(t.q(edge_color), 2))
             painter.setBrush(Qt.BrushStyle.NoBrush)

@@ -56,16 +56,16 @@ class UsagePlot(QWidget):
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        highest = max((sum(parts.values()) for parts in self._months.values()), default=0.0)
-        if not highest:
+        max_total = max((sum(parts.values()) for parts in self._months.values()), default=0.0)
+        if not max_total:
             text = "No run is on record in this period." if self._unit else ""
             paint_text(painter, QRectF(self.rect()), text, "small", "text3", center=True)
             return
         width, height = self.width() - _AXIS_W - S4, self.height() - _HEAD_H - _TICKS_H
         area = QRectF(_AXIS_W, _HEAD_H, width, height)
-        scale = area.height() / (highest * 1.05)
+        scale = area.height() / (max_total * 1.05)
         painter.setPen(theme.current().q("grid"))
-        for value, text in ticks.linear(0.0, highest, 4):
+        for value, text in ticks.linear(0.0, max_total, 4):
             y = area.bottom() - value * scale
             painter.setPen(theme.current().q("grid"))
             painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))

@@ -132,7 +132,7 @@ class ChangedKeyPage(QWidget):
         self, next_step: str = "add the node again", parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
-        self._banner = Banner("bad", stacked=True)
+        self._banner = Banner("bad", is_stacked=True)
         hint = (
             "If its administrator confirms the change, forget the old key with this. "
             f"Then {next_step}."

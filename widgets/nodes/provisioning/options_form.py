@@ -101,18 +101,18 @@ class OptionsForm(QWidget):
 
     def options(self) -> SetUpOptions:
         """Return the selected options; options without a switch are unchanged."""
-        chosen = {
+        choices = {
             key: choice.switch.isChecked() and not choice.isHidden()
             for key, choice in self._choices.items()
         }
         return replace(
             self._options,
-            system_mpi=chosen[SYSTEM_MPI],
-            shared=chosen[SHARED],
-            limits_key=chosen[LIMITS_KEY],
-            without_horovod=chosen[WITHOUT_HOROVOD],
-            in_job=chosen[IN_JOB],
-            partition=self.partition.text().strip() if chosen[IN_JOB] else "",
+            system_mpi=choices[SYSTEM_MPI],
+            shared=choices[SHARED],
+            limits_key=choices[LIMITS_KEY],
+            without_horovod=choices[WITHOUT_HOROVOD],
+            in_job=choices[IN_JOB],
+            partition=self.partition.text().strip() if choices[IN_JOB] else "",
         )
 
     def fit(self, schedulers: Collection[str]) -> None:

@@ -126,55 +126,41 @@ class SetUpDialog(Dialog):
         self._key_plate.trust_page.key_refused.connect(self._refuse_key)
         self._key_plate.changed_key_page.closed.connect(self.hide)
         self._key_plate.hide()
+        self._make_foot()
         self._tab_column = col(gap=2)
         nodes = QWidget()
         nodes.setLayout(col(self._tab_column, STRETCH, gap=0))
         self._tab_scroll = VerticalScrollArea(nodes)
         self._tab_scroll.setFixedWidth(_NODES_W)
         self._tab_scroll.hide()
+        steps = col(
+            *(row((self._title, 1), self._address), self._trusted_key),
+            *((self._scroll, 1), (self._key_plate, 1)),
+            gap=S3,
+        )
+        parts = (row(self._tab_scroll, (steps, 1), gap=S4), 1), self._foot
+        self.setLayout(col(*parts, gap=S3, margins=(S6, S4, S6, S4)))
+        self.resize(_WIDTH, _MIN_H)
+        self.setFocus()
+
+    def _make_foot(self) -> None:
         self._summary = Label("", "small", "text3", elide="right")
         self._options_button = Button("Options…", tip="Set it up with other options")
-        self._options_button.setAutoDefault(False)
         self._options_button.clicked.connect(
             lambda: self.choices_requested.emit(self.selected_node)
         )
         self._cancel_button = Button("Cancel")
-        self._cancel_button.setAutoDefault(False)
         self._cancel_button.clicked.connect(lambda: self.cancel_requested.emit(self.selected_node))
         self._open_button = Button("Show node")
-        self._open_button.setAutoDefault(False)
         self._open_button.clicked.connect(self._request_open)
         self._close_button = Button("Continue in the background", kind="primary")
         self._close_button.setDefault(True)
         self._close_button.clicked.connect(self.hide)
-        steps = col(
-            row((self._title, 1), self._address),
-            self._trusted_key,
-            (self._scroll, 1),
-            (self._key_plate, 1),
-            gap=S3,
-        )
         self._foot = QWidget()
-        self._foot.setLayout(
-            row(
-                (self._summary, 1),
-                self._options_button,
-                self._cancel_button,
-                self._open_button,
-                self._close_button,
-                gap=S2,
-            )
-        )
-        self.setLayout(
-            col(
-                (row(self._tab_scroll, (steps, 1), gap=S4), 1),
-                self._foot,
-                gap=S3,
-                margins=(S6, S4, S6, S4),
-            )
-        )
-        self.resize(_WIDTH, _MIN_H)
-        self.setFocus()
+        buttons = self._options_button, self._cancel_button, self._open_button
+        for button in buttons:
+            button.setAutoDefault(False)
+        self._foot.setLayout(row((self._summary, 1), *buttons, self._close_button, gap=S2))
 
     def show_set_up(self, set_up: SetUp, address: str = "") -> None:
         """Take the progress of a node; a new node gets a tab.
@@ -285,15 +271,17 @@ class SetUpDialog(Dialog):
             self._scroll.ensureWidgetVisible(self._view.step(failed_step.title), 0, 0)
 
     def _refresh_foot(self) -> None:
-        selected = self._set_ups.get(self.selected_node)
-        if selected is None:
+        selected_set_up = self._set_ups.get(self.selected_node)
+        if selected_set_up is None:
             return
         is_running = not all(_has_ended(set_up) for set_up in self._set_ups.values())
-        self._options_button.setVisible(_has_ended(selected) and selected.failed_step is not None)
-        self._cancel_button.setVisible(not _has_ended(selected))
-        self._open_button.setVisible(_is_ready(selected))
+        self._options_button.setVisible(
+            _has_ended(selected_set_up) and selected_set_up.failed_step is not None
+        )
+        self._cancel_button.setVisible(not _has_ended(selected_set_up))
+        self._open_button.setVisible(_is_ready(selected_set_up))
         self._close_button.setText("Continue in the background" if is_running else "Close")
-        summary, color_role = _outcome(selected)
+        summary, color_role = _outcome(selected_set_up)
         if len(self._set_ups) > 1:
             ready_count = sum(_is_ready(set_up) for set_up in self._set_ups.values())
             asking_count = sum(_asks(set_up) for set_up in self._set_ups.values())

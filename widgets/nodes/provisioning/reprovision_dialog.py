@@ -64,8 +64,8 @@ class SetUpAgainDialog(Dialog):
 
         Args:
             entries: All added nodes.
-            ticked: The nodes that are selected at first.
-            brought_mpi: Version of the Open MPI that Ringmaster brings, "" if unknown.
+            selected_names: The nodes that are selected at first.
+            bundled_mpi: Version of the Open MPI that Ringmaster brings, "" if unknown.
         """
         super().__init__("Set up", _WIDTH, parent)
         # Otherwise the first button has the focus and its ring before any key press.
@@ -90,31 +90,7 @@ class SetUpAgainDialog(Dialog):
         self._note = Label(_NOTE, "small", "text2", wrap=True)
         self._failure = Label("", "small", "bad", wrap=True, selectable=True)
         self._failure.hide()
-        self._refresh_button = Button(
-            "Refresh", icon="arrow-clockwise", tip="Read these nodes again"
-        )
-        self._refresh_button.setAutoDefault(False)
-        self._refresh_button.clicked.connect(self._request_refresh)
-        self._cancel_button = Button("Cancel")
-        self._cancel_button.setAutoDefault(False)
-        self._cancel_button.clicked.connect(self.reject)
-        self._set_up_button = Button("Set up", kind="primary")
-        self._set_up_button.setDefault(True)
-        self._set_up_button.clicked.connect(self._request)
-        self._form = QWidget()
-        self._form.setLayout(
-            col(
-                self._nodes,
-                self.choices,
-                self._note,
-                self._failure,
-                S2,
-                row(
-                    STRETCH, self._refresh_button, self._cancel_button, self._set_up_button, gap=S2
-                ),
-                gap=S3,
-            )
-        )
+        self._make_form()
         self._key_plate = KeyPlate("set the node up again")
         self._key_plate.trust_page.key_trusted.connect(self._pass_trust)
         self._key_plate.trust_page.key_refused.connect(self._show_form)
@@ -123,6 +99,28 @@ class SetUpAgainDialog(Dialog):
         self.fill(self._form, self._key_plate, head=self._title)
         self._make_rows(entries, selected_names)
         self.setFocus()
+
+    def _make_form(self) -> None:
+        self._refresh_button = Button(
+            "Refresh", icon="arrow-clockwise", tip="Read these nodes again"
+        )
+        self._refresh_button.clicked.connect(self._request_refresh)
+        self._cancel_button = Button("Cancel")
+        self._cancel_button.clicked.connect(self.reject)
+        quiet_buttons = self._refresh_button, self._cancel_button
+        for button in quiet_buttons:
+            button.setAutoDefault(False)
+        self._set_up_button = Button("Set up", kind="primary")
+        self._set_up_button.setDefault(True)
+        self._set_up_button.clicked.connect(self._request)
+        self._form = QWidget()
+        self._form.setLayout(
+            col(
+                *(self._nodes, self.choices, self._note, self._failure, S2),
+                row(STRETCH, *quiet_buttons, self._set_up_button, gap=S2),
+                gap=S3,
+            )
+        )
 
     def show_entries(self, entries: Sequence[NodeEntry]) -> None:
         """Take what the nodes reported."""
@@ -181,19 +179,25 @@ class SetUpAgainDialog(Dialog):
     def _check_options(self) -> None:
         """Report conflicts at once, before anything is installed."""
         names = set(self.selected_names())
-        selected = [entry for entry in self._entries if entry.name in names]
-        unselected = [entry for entry in self._entries if entry.name not in names]
-        self.choices.fit([entry.scheduler for entry in selected])
-        conflicts = choice_errors(self.choices.options(), selected, unselected, self._bundled_mpi)
+        selected_entries = [entry for entry in self._entries if entry.name in names]
+        unselected_entries = [entry for entry in self._entries if entry.name not in names]
+        self.choices.fit([entry.scheduler for entry in selected_entries])
+        conflicts = choice_errors(
+            self.choices.options(), selected_entries, unselected_entries, self._bundled_mpi
+        )
         self.choices.show_conflicts(conflicts)
-        title = f"Set up {formats.plural(len(selected), 'node')}"
-        self._set_up_button.setText("Set up" if len(selected) == 1 else title)
-        self._title.setText(f"Set up {selected[0].name}" if len(selected) == 1 else title)
-        self._set_up_button.setEnabled(bool(selected) and not conflicts)
+        title = f"Set up {formats.plural(len(selected_entries), 'node')}"
+        self._set_up_button.setText("Set up" if len(selected_entries) == 1 else title)
+        self._title.setText(
+            f"Set up {selected_entries[0].name}" if len(selected_entries) == 1 else title
+        )
+        self._set_up_button.setEnabled(bool(selected_entries) and not conflicts)
         self._refresh_button.setVisible(bool(conflicts))
         self._refresh_button.setEnabled(True)
-        self._select_all_button.setText("None" if len(selected) == len(self._entries) else "All")
-        self._note.setVisible(any(entry.is_ready for entry in selected))
+        self._select_all_button.setText(
+            "None" if len(selected_entries) == len(self._entries) else "All"
+        )
+        self._note.setVisible(any(entry.is_ready for entry in selected_entries))
 
     @Slot()
     def _toggle_all(self) -> None:

@@ -155,9 +155,9 @@ def condition_of(state: NodeState) -> tuple[Condition, str]:
         return Condition.OUT_OF_SERVICE, state.message
     if state.presence is Presence.NEW:
         return Condition.NEW, state.message
-    worst = worst_finding(state.health)
-    if worst is not None:
-        return Condition.UNHEALTHY, worst.headline
+    health_finding = worst_finding(state.health)
+    if health_finding is not None:
+        return Condition.UNHEALTHY, health_finding.headline
     if failed_check:
         return Condition.UNHEALTHY, failed_check
     unread_part = unknown_reason(state.reading)

@@ -57,7 +57,10 @@ def unbundle(
     """Import such a file as a job, after verifying every byte."""
     imported_job = services.bundles.unbundle(file, progress)
     lines = [f"Created {imported_job.view.id}: {imported_job.view.name}. {imported_job.origin}"]
-    for label, names in (("Imported", imported_job.imported), ("Existing", imported_job.reused)):
+    for label, names in (
+        ("Imported", imported_job.imported_items),
+        ("Existing", imported_job.reused_items),
+    ):
         if names:
             lines.append(f"{label}: {', '.join(names)}")
     hint = Note(f"Train it again: {COMMAND} job replay {imported_job.view.id}")
@@ -82,7 +85,7 @@ def replay(
             return _comparison_answer(services.replays.compare(view.id))
     line = f"{view.id}: {view.name}, {view.state_label}"
     if wait:
-        return Answer(view, line, failed=True)
+        return Answer(view, line, has_failed=True)
     start = Note(f"Start it: {COMMAND} job start {view.id}")
     return Answer(view, line, start, Note(f"Then: {COMMAND} job replayed {view.id}"))
 
@@ -94,4 +97,4 @@ def replayed(services: Services, id: JobId) -> Answer:
 
 
 def _comparison_answer(result: ReplayResult) -> Answer:
-    return Answer(result, result.message, failed=not result.is_same)
+    return Answer(result, result.message, has_failed=not result.is_same)

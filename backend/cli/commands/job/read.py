@@ -55,8 +55,8 @@ def list_jobs(services: Services) -> Answer:
         )
         for view in views
     )
-    empty = f"There are no jobs yet. Make one: {COMMAND} job create FILE.toml"
-    return Answer(views, Table(("ID", "STATE", "PROGRESS", "NAME", "MESSAGE"), rows, empty))
+    empty_hint = f"There are no jobs yet. Make one: {COMMAND} job create FILE.toml"
+    return Answer(views, Table(("ID", "STATE", "PROGRESS", "NAME", "MESSAGE"), rows, empty_hint))
 
 
 @command("job show", reads_jobs=True)

@@ -16,7 +16,7 @@ from backend.records.jobs.placement import node_label
 from backend.records.jobs.settings import CHANGEABLE
 from backend.records.jobs.view import JobView
 from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding, TrialResult
-from backend.records.queue.entry import FORMS, QueuedJob
+from backend.records.queue.entry import START_TIME_FORMS, QueuedJob
 from backend.records.sweeps.values import field_kind, typed_value
 from backend.services.context.container import Services
 
@@ -119,7 +119,7 @@ def queue(
     id: JobId,
     *,
     priority: Annotated[int | None, ArgSpec("N", "-100 to 100, default 0")] = None,
-    not_before: Annotated[str, ArgSpec("TIME", f"{FORMS}, or now")] = "",
+    not_before: Annotated[str, ArgSpec("TIME", f"{START_TIME_FORMS}, or now")] = "",
     hours: Annotated[
         float | None,
         ArgSpec("H", "reserve its nodes and GPUs from TIME on for so long", parse=parse_hours),
@@ -187,7 +187,7 @@ def preflight(
     services = session.services
     config = services.queries.show(id).config
     result = services.preflight.run(config, id)
-    if fix and fix_findings(services, result, session.asks):
+    if fix and fix_findings(services, result, session.can_ask):
         result = services.preflight.run(config, id)
     if compute_node and any(f.fix is Fix.CHECK_COMPUTE_NODE for f in result.findings):
         result = services.compute_nodes.run(config, result, session.progress)
@@ -196,7 +196,7 @@ def preflight(
         {**result.to_dict(), "canary": trial},
         preflight_lines(result),
         () if trial is None else _trial_lines(trial),
-        failed=not result.succeeded or (trial is not None and not trial.succeeded),
+        has_failed=not result.succeeded or (trial is not None and not trial.succeeded),
     )
 
 
@@ -207,18 +207,18 @@ def _trial_lines(trial: TrialResult) -> Iterator[str]:
         yield f"       {line}"
 
 
-def fix_findings(services: Services, result: Preflight, asks: bool) -> bool:
-    """Fix what can be fixed; return whether anything was done. ``asks``: at a terminal."""
+def fix_findings(services: Services, result: Preflight, may_ask: bool) -> bool:
+    """Fix what can be fixed; return whether anything was done. ``may_ask``: at a terminal."""
     fixable_findings = [
         finding
         for finding in (*result.blocking_findings, *result.warnings)
         if not finding.fix.needs_a_person
-        or (asks and finding.host_key is not None and questions.ask_about_key(finding.host_key))
+        or (may_ask and finding.host_key is not None and questions.ask_about_key(finding.host_key))
     ]
     for finding in fixable_findings:
         print_note(f"{finding.check}: {finding.message} Fixing: {finding.fix.value}")
-    failed = services.preflight.fix_all(fixable_findings, _print)
-    for error in dict.fromkeys(failed.values()):
+    failed_findings = services.preflight.fix_all(fixable_findings, _print)
+    for error in dict.fromkeys(failed_findings.values()):
         print_note(" ".join(filter(None, (error.message, error.remedy))))
     return bool(fixable_findings)
 
@@ -237,7 +237,7 @@ def preflight_lines(result: Preflight) -> Iterator[str]:
     passed_checks = [finding.check for finding in result.findings if finding.ok]
     yield from (f"ok     {f.message}" for f in result.findings if f.ok and f.check == COMPUTE_NODE)
     yield f"{len(passed_checks)} passed: {', '.join(passed_checks)}"
-    if result.unchecked:
+    if result.unchecked_pairs:
         yield result.unchecked_message
     problem_count = len(result.blocking_findings)
     problem_text = (
@@ -246,9 +246,9 @@ def preflight_lines(result: Preflight) -> Iterator[str]:
     outcome = "The job can start" if result.succeeded else f"{problem_text} the job from starting"
     nodes = " and ".join(map(node_label, result.nodes))
     yield f"{outcome}; checked {nodes} in {result.took_s:.1f} s."
-    if result.smaller:
+    if result.smaller_placement:
         node_options = " ".join(
-            f"--on {p.node}={','.join(p.gpus) or p.processes}" for p in result.smaller
+            f"--on {p.node}={','.join(p.gpus) or p.processes}" for p in result.smaller_placement
         )
         yield f"It could start with {node_options}"
 

@@ -58,8 +58,8 @@ def sweep(
     """Queue one job for each combination of several values, or a search for the best ones."""
     if cancel:
         cancelled_sweep = services.sweeps.cancel(cancel, progress)
-        removed = _jobs(len(cancelled_sweep.removed_jobs))
-        removal_text = f"Moved {removed} of {sweep_name(cancelled_sweep.tag)} to the trash."
+        removed_text = _jobs(len(cancelled_sweep.removed_jobs))
+        removal_text = f"Moved {removed_text} of {sweep_name(cancelled_sweep.tag)} to the trash."
         notes = (
             [Note(f"{_jobs(len(cancelled_sweep.remaining_jobs))} ran already and stay.")]
             if cancelled_sweep.remaining_jobs
@@ -122,11 +122,13 @@ def trials(
         for trial in result.trials
     )
     head = ("TRIAL", "JOB", "STATE", result.search.metric, *paths, "")
-    best = result.best
+    best_trial = result.best
     return Answer(
-        {**json_value(result), "best": best},
+        {**json_value(result), "best": best_trial},
         Table(head, rows, "No trial has begun yet."),
-        [Note(f"Best: {number_text(best.value or 0.0)} in trial {best.number}.")] if best else [],
+        [Note(f"Best: {number_text(best_trial.value or 0.0)} in trial {best_trial.number}.")]
+        if best_trial
+        else [],
         Note(result.error or result.importance_message),
     )
 
@@ -153,18 +155,18 @@ def _requested_sweep(
     path = Path(base_text)
     if path.suffix.lower() == ".toml" or path.is_file():
         raw = read_job_file(path)
-        stored = services.sweeps.read(path) if "sweep" in raw or not axis_texts else None
-        base = dict(raw) if stored is None else dict(stored.base)
+        stored_sweep = services.sweeps.read(path) if "sweep" in raw or not axis_texts else None
+        base = dict(raw) if stored_sweep is None else dict(stored_sweep.base)
     else:
-        stored, base = None, services.sweeps.base_job_file(services.queries.find(base_text))
-    axes = {} if stored is None else {axis.path: axis for axis in stored.axes}
+        stored_sweep, base = None, services.sweeps.base_job_file(services.queries.find(base_text))
+    axes = {} if stored_sweep is None else {axis.path: axis for axis in stored_sweep.axes}
     for axis in _axes(axis_texts, base):
         axes[axis.path] = axis
-    draws = random if stored is None or random is not None else stored.draws
+    draw_count = random if stored_sweep is None or random is not None else stored_sweep.draws
     if seed is None:
-        seed = 1 if stored is None else stored.seed
-    search = stored.search if stored is not None else None
-    return Sweep(base, tuple(axes.values()), draws, seed, search=search)
+        seed = 1 if stored_sweep is None else stored_sweep.seed
+    search = stored_sweep.search if stored_sweep is not None else None
+    return Sweep(base, tuple(axes.values()), draw_count, seed, search=search)
 
 
 def _axes(assignments: Sequence[str], base: dict[str, Any]) -> list[Axis]:
@@ -196,7 +198,7 @@ def _plan_answer(sweep: Sweep, expansion: Expansion) -> Answer:
             ],
         },
         _plan_parts(sweep, expansion),
-        failed=bool(expansion.errors),
+        has_failed=bool(expansion.errors),
     )
 
 
@@ -208,9 +210,9 @@ def _plan_parts(sweep: Sweep, expansion: Expansion) -> Iterator[Part]:
         yield Note(f"{label(axis.path)} ({axis.path}): {axis_text(axis)}")
     if sweep.search is not None:
         search = sweep.search
-        better = "lower" if search.mode == "min" else "higher"
+        direction = "lower" if search.mode == "min" else "higher"
         yield Note(
-            f"Goal: {search.metric}, {better} is better. Sampler: {SAMPLERS[search.sampler]}. "
+            f"Goal: {search.metric}, {direction} is better. Sampler: {SAMPLERS[search.sampler]}. "
             f"Give up: {PRUNERS[search.pruner].lower()}. At once: {search.at_once}."
         )
     paths = [] if sweep.search is not None else [axis.path for axis in sweep.axes]

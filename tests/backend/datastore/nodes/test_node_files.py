@@ -309,9 +309,9 @@ def test_a_frozen_node_is_silent_whatever_the_clocks_say_and_another_node_never(
     if not is_first_read:
         for _ in range(5):
             passes(2.0)
-            watch.silent(["gpu1"])
+            watch.silent_nodes(["gpu1"])
     passes(100.0)
-    assert watch.silent(["gpu1"]) == (("gpu1",) if is_frozen else ())
+    assert watch.silent_nodes(["gpu1"]) == (("gpu1",) if is_frozen else ())
 
 
 def test_f44_the_desktops_own_wall_clock_may_jump(

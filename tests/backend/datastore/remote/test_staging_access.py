@@ -464,7 +464,7 @@ def test_nodes_of_two_kinds_and_the_queue_are_refused(blind: StagedSite) -> None
 
 def test_preflight_offers_a_fix_where_a_node_does_not_see_the_data_root() -> None:
     mounted_target = PreflightTarget(
-        "gpu2", Placement("gpu2", 1), "", "", "", "", "/lab/ring", "/home/lab", leads=True
+        "gpu2", Placement("gpu2", 1), "", "", "", "", "/lab/ring", "/home/lab", is_head=True
     )
     blind = replace(
         mounted_target, node=NODE, data_root="/home/lab/.ringmaster/carried/ab", no_share=True

@@ -58,7 +58,7 @@ def request(
     name = "node1" if bundle else THIS_COMPUTER
     target = PreflightTarget(
         *(name, Placement(name, 1), python, mpirun, "5.0", bundle, str(root), str(root)),
-        leads=True,
+        is_head=True,
         library=library,
         imports=str(root / "imports.json"),
     )

@@ -90,7 +90,7 @@ def test_a_line_has_the_figures_of_its_reading(
     first, second = line.gpus
     assert (first.uuid, first.temperature_c, first.sm_clock_mhz) == ("GPU-a", 66, 1410)
     assert (first.use_percent, first.memory_percent, first.power_w) == (93, 50.0, 372)
-    assert (second.uuid, second.power_w, second.unhealthy) == ("GPU-b", None, "")
+    assert (second.uuid, second.power_w, second.health_problem) == ("GPU-b", None, "")
 
 
 def test_s13_a_slowdown_between_two_lines_is_in_the_next_one(
@@ -102,8 +102,8 @@ def test_s13_a_slowdown_between_two_lines_is_in_the_next_one(
     writer._hours._next_s = 0.0
     keep(writer, *beats(1, 20))
     first_line, second_line = read(root, clock)
-    assert [gpu.unhealthy for gpu in first_line.gpus] == ["", ""]
-    assert [gpu.unhealthy for gpu in second_line.gpus] == ["slowed by heat", ""]
+    assert [gpu.health_problem for gpu in first_line.gpus] == ["", ""]
+    assert [gpu.health_problem for gpu in second_line.gpus] == ["slowed by heat", ""]
 
 
 def test_s13_the_agent_of_a_node_whose_gpu_is_slowed_by_heat_keeps_it(
@@ -137,7 +137,7 @@ def test_s13_the_agent_of_a_node_whose_gpu_is_slowed_by_heat_keeps_it(
         agent.wait()
         ServiceLock(folder.path).path.unlink(missing_ok=True)
     assert line is not None
-    assert [gpu.unhealthy for gpu in line.gpus] == ["", "slowed by heat, runs hot, 91 °C"]
+    assert [gpu.health_problem for gpu in line.gpus] == ["", "slowed by heat, runs hot, 91 °C"]
     assert line.gpus[1].temperature_c == 91
 
 
@@ -296,7 +296,7 @@ def test_foreign_lines_cannot_control_a_terminal() -> None:
         b'{"gpus":["\\u001b[31mGPU"]}\n{"t":1,"g":[[1,true,"x",null]],"w":{"0":"\\u202eevil"}}\n'
     )
     (gpu,) = readings.gpus
-    assert (gpu.uuid, gpu.unhealthy) == ("?[31mGPU", "?evil")
+    assert (gpu.uuid, gpu.health_problem) == ("?[31mGPU", "?evil")
     assert (gpu.temperature_c, gpu.sm_clock_mhz, gpu.use_percent) == (1, None, None)
 
 

@@ -112,7 +112,7 @@ def test_a_retry_takes_the_nodes_that_the_job_allows(
     if retry_plan is None:
         return
     assert error.message in retry_plan.continuation.reason
-    assert set(retry_plan.continuation.avoids).isdisjoint(nodes.split())
+    assert set(retry_plan.continuation.avoided_nodes).isdisjoint(nodes.split())
     assert retry_plan.continuation.nodes == (
         "" if nodes.count(" ") == 2 else f"{len(nodes.split())} of 3 nodes"
     )
@@ -166,14 +166,14 @@ def test_a_returned_node_is_taken_back_with_its_earlier_settings(
     )
     once_more = next_retry(repeated_launch, replace(LOSS_ERROR, node="gpu03"), 40, ["gpu03"])
     assert once_more is not None
-    assert "gpu03" in once_more.continuation.avoids
+    assert "gpu03" in once_more.continuation.avoided_nodes
 
 
 def test_a_node_that_replaced_a_lost_one_is_kept(tmp_path: Path) -> None:
     full_launch = make_launch(tmp_path, retries=1, nodes="others", shrink=True, grow=True)
     config = replace(full_launch.config, placement=place_on("gpu01", "gpu04"))
     continuation = Continuation(
-        "Two were lost.", chosen_nodes=("gpu01", "gpu02", "gpu03"), avoids=("gpu03",)
+        "Two were lost.", chosen_nodes=("gpu01", "gpu02", "gpu03"), avoided_nodes=("gpu03",)
     )
     now = next_launch(full_launch, config, "", {"gpu04": "10.0.0.4"})
 
@@ -184,7 +184,7 @@ def test_a_node_that_replaced_a_lost_one_is_kept(tmp_path: Path) -> None:
     assert nodes_of(retry_plan) == "gpu01 gpu02 gpu04"
     assert retry_plan is not None
     assert (retry_plan.hosts["gpu04"], retry_plan.hosts["gpu02"]) == ("10.0.0.4", "10.0.0.9")
-    assert retry_plan.continuation.avoids == ("gpu03",)
+    assert retry_plan.continuation.avoided_nodes == ("gpu03",)
 
 
 def raw_of(retry_plan: RetryPlan) -> list[dict[str, Any]]:

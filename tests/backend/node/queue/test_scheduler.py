@@ -531,16 +531,16 @@ def test_a_run_holds_the_resources_of_its_ranks_from_claim_to_end(
 ) -> None:
     folder = queued(root, "a", processes=2)
     live = LiveRuns(root, clock)
-    assert live.read().running == ()
+    assert live.read().running_jobs == ()
     folder.attempt(1).path.mkdir()
-    (live_run,) = live.read().running
+    (live_run,) = live.read().running_jobs
     assert live_run.uses == (NodeUse("gpu1", processes=2),)
     folder.queued_launch.unlink()
     # It is unknown what it has; nothing is started next to it.
     assert not live.read().is_complete
     clock.now += 130.0
     assert live.read().is_complete
-    assert live.read().running == ()
+    assert live.read().running_jobs == ()
 
 
 def test_nothing_is_started_while_the_gpus_of_a_new_run_are_unknown(

@@ -247,7 +247,7 @@ def test_an_epoch_is_judged_as_soon_as_the_next_one_has_begun(services: Services
     played.begin(folder)
 
     def reported() -> dict[int, float]:
-        study = _open_study(played.folder, SearchTurn(played.folder)._stored)
+        study = _open_study(played.folder, SearchTurn(played.folder)._record)
         return dict(study.trials[0].intermediate_values)
 
     played.report(folder, [0.5])

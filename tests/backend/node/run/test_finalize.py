@@ -71,6 +71,6 @@ def test_a_rank_that_ended_after_the_loss_of_the_head_is_not_its_cause(
 def test_an_echo_that_its_rank_knew_stays_one(tmp_path: Path) -> None:
     record = RankExit(2, 1, "gpu02", "gpu02", "exit", 14, error=RankError("x", 2, "gpu02"))
     run_exit = closed(
-        JobFolder(tmp_path), replace(record, secondary=True), LAST_STATUS_S - 9, SUPERVISOR_ENDED
+        JobFolder(tmp_path), replace(record, is_secondary=True), LAST_STATUS_S - 9, SUPERVISOR_ENDED
     )
     assert run_exit.message == SUPERVISOR_ENDED

@@ -102,7 +102,7 @@ def test_a_returned_node_is_taken_back_as_the_next_epoch_begins(tmp_path: Path) 
     queued = Launch.from_dict(read_json(cluster.job.queued_launch))
     assert queued.config == Launch.from_dict(read_json(cluster.job.whole_launch)).config
     assert queued.continuation is not None
-    assert (queued.continuation.nodes, queued.continuation.avoids) == ("3 of 3 nodes", ())
+    assert (queued.continuation.nodes, queued.continuation.avoided_nodes) == ("3 of 3 nodes", ())
     assert [plan.host for plan in queued.ranks] == [f"10.0.0.{n}" for n in (1, 1, 2, 2, 3, 3)]
     expected = next_launch(cluster.launch, queued.config, "", {"gpu02": "10.0.0.2"})
     assert command(queued) == command(expected)

@@ -121,14 +121,14 @@ def test_a_rank_that_a_sweep_ends_before_its_guard_is_no_cause(run: Run) -> None
         wait_for(lambda: not Path(f"/proc/{rank.pid}").exists(), "the end of the rank")
         process_identity.send_signal(watcher, signal.SIGTERM)
         assert guard.parent.wait(LIMIT_S) == 1
-        assert run.rank_exit(0).secondary
+        assert run.rank_exit(0).is_secondary
 
 
 def test_f08_a_guard_without_mpirun_ends_everything_below_it(run: Run, guard: LoneGuard) -> None:
     descendants = [process.pid for process in process_cleanup.descendants(guard.parent.pid)]
     guard.parent.kill()
     wait_for(lambda: [pid for pid in descendants if process_identity.process(pid)] == [])
-    assert run.rank_exit(0).secondary
+    assert run.rank_exit(0).is_secondary
 
 
 def test_ranks_that_thaw_after_their_run_was_given_up_end_themselves(
@@ -141,7 +141,7 @@ def test_ranks_that_thaw_after_their_run_was_given_up_end_themselves(
     for process in descendants:
         process_identity.send_signal(process, signal.SIGCONT)
     wait_for(lambda: not any(process_identity.is_alive(process) for process in descendants))
-    assert run.rank_exit(0).secondary
+    assert run.rank_exit(0).is_secondary
 
 
 def test_the_rank_sees_the_jobs_environment_and_no_gpu_that_was_not_chosen(
@@ -257,5 +257,5 @@ def test_a_lost_node_keeps_mpirun_s_daemon_until_the_run_is_over(
         return answer if isinstance(answer, signal.Signals) else None
 
     monkeypatch.setattr(rank_guard.signal, "sigtimedwait", wait)
-    guard.end_lone_daemon(RankExit(1, 1, "b", "b", "error", secondary=is_secondary))
+    guard.end_lone_daemon(RankExit(1, 1, "b", "b", "error", is_secondary=is_secondary))
     assert killed == [os.getppid()] * is_ended

@@ -135,7 +135,7 @@ def test_f01_killing_rank_0_of_a_training(train: Train) -> None:
     record = run.end()
     assert record.state is JobState.ERROR
     assert record.message.startswith("Rank 0 on this computer was killed by signal 9 (SIGKILL)")
-    assert run.rank_exit(1).secondary
+    assert run.rank_exit(1).is_secondary
 
 
 def test_a_downpour_job_continues_without_a_killed_worker_and_says_so(

@@ -162,7 +162,7 @@ def test_f03_a_killed_mpirun_ends_the_run_and_all_of_its_processes(endless: Run)
     record = endless.end()
     assert record.state is JobState.ERROR
     assert record.message == "mpirun on this computer was killed by signal 9 (SIGKILL)."
-    assert all(endless.rank_exit(rank).secondary for rank in (0, 1))
+    assert all(endless.rank_exit(rank).is_secondary for rank in (0, 1))
 
 
 def test_f04_nothing_survives_a_killed_supervisor(endless: Run) -> None:

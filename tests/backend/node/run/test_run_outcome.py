@@ -44,7 +44,7 @@ RANKS = (RankPlan(0, 0, "this-computer", "127.0.0.1"), RankPlan(1, 0, "gpu2", "1
 def make_exit(rank: int, outcome: str, message: str = "", secondary: bool = False) -> RankExit:
     node = RANKS[rank].node
     error = RankError(message, rank, node) if message else None
-    return RankExit(rank, 1, "host", node, outcome, error=error, secondary=secondary)
+    return RankExit(rank, 1, "host", node, outcome, error=error, is_secondary=secondary)
 
 
 def judge(*exits: RankExit, **changes: object) -> RunExit:
@@ -413,7 +413,7 @@ SERVED = (*RANKS, RankPlan(2, 1, "gpu2", "10.0.0.2"))
 def of_rank(rank: int, message: str, secondary: bool = False, about: int | None = None) -> RankExit:
     outcome = "error" if secondary or about is not None else "signal"
     error = RankError(message, rank if about is None else about, SERVED[rank].node)
-    return RankExit(rank, 1, "host", error.node, outcome, error=error, secondary=secondary)
+    return RankExit(rank, 1, "host", error.node, outcome, error=error, is_secondary=secondary)
 
 
 KILLED = of_rank(1, "Rank 1 on gpu2 was killed by signal 9 (SIGKILL).")
@@ -600,7 +600,7 @@ def test_f13_code_0_is_the_end_only_after_the_last_phase(phase: Phase) -> None:
 def test_f10_a_waiting_rank_that_mpi_ended_is_an_echo_of_the_lost_rank() -> None:
     observation = RankObservation(Phase.WAITING_FOR_OTHERS, EndCause.ITSELF, 14 << 8)
     record = rank_exit(PLAN, 1, "host", observation, ())
-    assert (record.outcome, record.secondary) == ("exit", True)
+    assert (record.outcome, record.is_secondary) == ("exit", True)
     assert judge(record, launcher_error="The computer was restarted.").message == (
         "The computer was restarted."
     )
@@ -617,7 +617,7 @@ def test_f16_a_waiting_rank_is_an_echo_of_the_rank_that_hangs() -> None:
         Phase.WAITING_FOR_OTHERS, EndCause.STALL, signal.SIGKILL, stall_s=600
     )
     record = rank_exit(PLAN, 1, "host", observation, ())
-    assert (record.outcome, record.secondary) == ("stalled", True)
+    assert (record.outcome, record.is_secondary) == ("stalled", True)
 
 
 @pytest.mark.parametrize(
@@ -649,7 +649,7 @@ def test_a_rank_may_report_the_error_of_another_one() -> None:
     )
     record = rank_exit(PLAN, 1, "host", observation, ())
     assert record.error is not None
-    assert (record.error.rank, record.secondary) == (0, True)
+    assert (record.error.rank, record.is_secondary) == (0, True)
 
 
 DUMP = """\
@@ -964,7 +964,7 @@ def test_a_node_that_stood_still_is_named_and_the_run_is_tried_again(
     nodes: tuple[str, ...],
 ) -> None:
     echoes = (make_exit(0, "signal", "Ended together.", secondary=True), left_with(14, 1))
-    secondary_exits = [replace(echo, secondary=True) for echo in echoes]
+    secondary_exits = [replace(echo, is_secondary=True) for echo in echoes]
     record = judge(*secondary_exits, silent_nodes=nodes, unreached_nodes=nodes, launcher_code=137)
     names = " and ".join(nodes)
     assert record.message == f"{names} gave no sign of life: no heartbeat, and no answer over SSH."

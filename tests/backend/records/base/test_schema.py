@@ -37,7 +37,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunExit, RunStatus
 from backend.records.library.preview import Histogram, ModelCheck, Preview
 from backend.records.nodes.entry import NodeAddress, NodeEntry
-from backend.records.queue.entry import LONGEST_S
+from backend.records.queue.entry import MAX_LENGTH_S
 from tests.fakes.trained import CONFIG
 
 for module in pkgutil.walk_packages(backend.records.__path__, "backend.records."):
@@ -71,7 +71,7 @@ PLAIN: Mapping[Any, st.SearchStrategy[Any]] = {
 }
 FIELDS = {
     "schema": st.just(1),
-    "length_s": st.floats(0, LONGEST_S),
+    "length_s": st.floats(0, MAX_LENGTH_S),
     "not_before": st.sampled_from(["", "2026-11-22T06:00:00Z"]),
 }
 

@@ -76,7 +76,7 @@ FREE = {
 def preflight(gpu: Gpu) -> list[Any]:
     reply = {"code": 0, "message": "", "gpus": json_value((gpu, OTHER_GPU))}
     site = PreflightTarget(
-        *("gpu03", Placement("gpu03", gpus=(GPU.uuid,)), "python", "", "", "", "", ""), leads=True
+        *("gpu03", Placement("gpu03", gpus=(GPU.uuid,)), "python", "", "", "", "", ""), is_head=True
     )
     return answered(site, gpus=reply)
 
@@ -88,7 +88,7 @@ def reading(gpu: Gpu) -> NodeReading:
 
 class Driver:
     def __init__(self, *gpus: Gpu) -> None:
-        self.driver, self.unreadable, self.read = "550", False, lambda: (gpus, "")
+        self.driver, self.is_unreadable, self.read = "550", False, lambda: (gpus, "")
 
 
 @pytest.mark.parametrize(("gpu", "holder", "remedy"), HELD_GPUS.values(), ids=HELD_GPUS)

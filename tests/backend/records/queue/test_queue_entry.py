@@ -182,7 +182,7 @@ CAUSES = [
         Cause.AT_ONCE,
         replace(MY_ENTRY, sweep="sweep:a", at_once=1),
         (),
-        replace(cluster(), running=(RunningJob("other", "other", (), sweep="sweep:a"),)),
+        replace(cluster(), running_jobs=(RunningJob("other", "other", (), sweep="sweep:a"),)),
         "1 trial of its search runs; at most 1 may run at once.",
     ),
 ]

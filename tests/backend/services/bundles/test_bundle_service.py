@@ -144,7 +144,7 @@ def test_a_job_arrives_whole_on_another_desktop(
     assert unbundled.view.id != job_id
     assert job_id in unbundled.origin
     assert job_id in unbundled.view.status.message
-    assert set(unbundled.imported) == {"dataset tiny@1", "loader tiny@1", "model tiny@1"}
+    assert set(unbundled.imported_items) == {"dataset tiny@1", "loader tiny@1", "model tiny@1"}
     view = other_services.jobs.queries.show(unbundled.view.id)
     assert (view.state, view.name, view.notes) == (JobState.FINISHED, "Täglich/1", "It went well.")
     assert (view.tags, view.step, view.config.seed) == (("good", "kept"), 4, 7)
@@ -172,8 +172,8 @@ def test_an_import_reuses_items_of_the_library(
 ) -> None:
     services, job_id = origin
     unbundled = services.bundles.unbundle(bundle_path)
-    assert unbundled.imported == ()
-    assert set(unbundled.reused) == {"dataset tiny@1", "loader tiny@1", "model tiny@1"}
+    assert unbundled.imported_items == ()
+    assert set(unbundled.reused_items) == {"dataset tiny@1", "loader tiny@1", "model tiny@1"}
     services.jobs.remove(unbundled.view.id)
     assert services.jobs.queries.show(job_id).state is JobState.FINISHED
 
@@ -441,7 +441,7 @@ def test_a_sentence_says_whether_a_replay_has_the_same_curve(
     folder = other_services.data_root.job(replay)
     mark_replay(folder, original)
     comparison = other_services.replays.compare(replay)
-    assert (comparison.is_same, comparison.steps, comparison.original) == (True, 4, original)
+    assert (comparison.is_same, comparison.steps, comparison.original_id) == (True, 4, original)
     name = f"{other_services.jobs.queries.show(original).name} ({original})"
     assert comparison.message.startswith(
         f"The same curve: all 4 steps that this job and {name} made agree"

@@ -301,7 +301,7 @@ def test_s4_the_table_drawn_again_is_the_screen(
                 full_range = screen.x_range(axis)
                 assert full_range is not None
                 columns = [
-                    d.columns(axis, *full_range, 400, smoothed=True) for d in (screen, redrawn)
+                    d.columns(axis, *full_range, 400, is_smoothed=True) for d in (screen, redrawn)
                 ]
                 np.testing.assert_array_equal(columns[0][0], columns[1][0])
                 np.testing.assert_array_equal(columns[0][1], columns[1][1])

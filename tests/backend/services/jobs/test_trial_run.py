@@ -100,7 +100,7 @@ def test_cancelling_a_trial_ends_its_ranks(
     states: list[JobState] = []
     with pytest.raises(Cancelled):
         services.trial_runs.run(
-            view.id, states.append, cancelled=lambda: during is None or during in states
+            view.id, states.append, is_cancelled=lambda: during is None or during in states
         )
     assert training_processes(site) == []
     assert leftover_names(site, services) == []

@@ -215,7 +215,7 @@ def test_f42_a_rescan_gives_back_everything(
     services = open_services(root, catalogue_path)
     report = services.library.rescan()
     assert (report.datasets, report.models, report.loaders, report.jobs) == (1, 1, 1, 2)
-    assert report.problems == report.forgotten == report.swept == ()
+    assert report.problems == report.forgotten_items == report.removed_imports == ()
     for kind, item in items.items():
         assert services.catalogue.items(kind) == (item,)
     found_views = {view.id: view for view in services.catalogue.jobs()}
@@ -255,7 +255,7 @@ def test_a_rescan_names_unreadable_items_and_continues(
     partial_import.mkdir()
     report = library.rescan()
     assert (report.datasets, report.jobs) == (1, 1)
-    assert report.forgotten == ("dataset renamed@1", "dataset torn@1")
+    assert report.forgotten_items == ("dataset renamed@1", "dataset torn@1")
     assert len(report.problems) == 5
     for word in ("torn@1", "is of dataset renamed@1", jobs[0].id, jobs[1].id, "stray"):
         assert any(word in problem for problem in report.problems), word
@@ -271,7 +271,7 @@ def test_f43_a_rescan_sweeps_the_rest_of_an_import_by_name(
     partial_import = root / "datasets" / f".digits.importing-x-{boot}-{os.getpid()}-1-0a0b0c0d"
     partial_import.mkdir(parents=True)
     assert library.list(Kind.DATASET) == ()
-    assert library.rescan().swept == ("dataset digits",)
+    assert library.rescan().removed_imports == ("dataset digits",)
     assert os.listdir(root / "datasets") == []
 
 

@@ -34,8 +34,8 @@ def test_a_version_says_which_files_and_lines_are_others(site: DataSite, tmp_pat
         library.import_item(Kind.MODEL, source, "net")
     difference = library.changes(Kind.MODEL, "net")
     assert difference == library.changes(Kind.MODEL, "net@2", "net@1")
-    assert (difference.older, difference.newer) == ("net@1", "net@2")
-    assert (difference.changed, difference.added, difference.removed) == (
+    assert (difference.older_version, difference.newer_version) == ("net@1", "net@2")
+    assert (difference.changed_paths, difference.added_paths, difference.removed_paths) == (
         ("bks_model.py",),
         ("fresh.py",),
         ("old.py",),
@@ -57,7 +57,7 @@ def test_a_changed_binary_file_is_named_and_not_shown() -> None:
         raise BackendError(f"{path} is not text.")
 
     difference = compare_versions(("d@1", {"a.npy": "1"}), ("d@2", {"a.npy": "2"}), text)
-    assert difference == VersionChanges("d@1", "d@2", changed=("a.npy",))
+    assert difference == VersionChanges("d@1", "d@2", changed_paths=("a.npy",))
 
 
 def test_only_the_first_of_very_many_lines_and_files_are_shown(
@@ -70,7 +70,7 @@ def test_only_the_first_of_very_many_lines_and_files_are_shown(
     difference = compare_versions(
         ("m@1", none), ("m@2", nine), lambda reference, path: "line\n" * 10
     )
-    assert len(difference.added) == 9
+    assert len(difference.added_paths) == 9
     assert difference.text.splitlines()[20:] == ["… (cut off)", "… (the first 3 files)"]
     long = compare_versions(("m@1", none), ("m@2", nine), lambda reference, path: "line\n" * 21)
     assert long.text.splitlines()[0] == "… 0.py is longer than 20 lines"

@@ -23,7 +23,7 @@ from tests.backend.provisioning.test_wheelhouse import CONSTRAINTS, built
 from tests.fakes.mounted_root import mounted
 
 NAMES = ("gpu1", "gpu2", "gpu3")
-HOST_KEY = cluster_key.make_key().public
+HOST_KEY = cluster_key.make_key().public_key
 
 
 @dataclass

@@ -44,7 +44,7 @@ def findings_of(
     target = PreflightTarget(
         *("hpc", placement.placements()[0], "/share/bin/python", "/share/bin/mpirun", "5.0.8"),
         *("/share/code", "/share/ring", ""),
-        leads=True,
+        is_head=True,
         library="horovod",
     )
     findings = list(judge(text or "\n".join(lines), state, target, placement))

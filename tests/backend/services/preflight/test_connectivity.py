@@ -182,7 +182,7 @@ def test_the_limits_follow_the_load_of_a_node_and_its_last_login(
 def test_the_load_is_named_where_it_is_a_reason(load: float, cores: int, message: str) -> None:
     fields = {"load": load, "cores": cores}
     assert busy_load(fields) == message
-    target = PreflightTarget("b", Placement("b", 1), *["/x"] * 6, leads=True, library="mpi4py")
+    target = PreflightTarget("b", Placement("b", 1), *["/x"] * 6, is_head=True, library="mpi4py")
     replies = {"imports": None, "load": fields}
     node = NodePreflight(target.placement, target, replies=replies)
     (finding,) = (f for f in judge_replies(node) if "MPI for Python" in f.message)
@@ -207,7 +207,7 @@ def test_a_login_fails_with_the_python_that_filters_its_commands(
     nodes = tuple(
         NodePreflight(
             Placement(name, 1),
-            PreflightTarget(name, Placement(name, 1), *["/x"] * 6, leads=name == "a"),
+            PreflightTarget(name, Placement(name, 1), *["/x"] * 6, is_head=name == "a"),
         )
         for name in ("a", "b")
     )

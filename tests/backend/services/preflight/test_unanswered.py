@@ -136,7 +136,7 @@ def test_nodes_in_good_order_pass_every_check(nodes: Nodes) -> None:
     preflight = nodes.check()
     assert preflight.succeeded, preflight.blocking_findings
     assert passed_checks(preflight) == {*checks.BY_NAME} - {names.GPUS, names.HOROVOD, names.DATA}
-    assert preflight.unchecked == ()
+    assert preflight.unchecked_pairs == ()
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_a_silent_node_blocks_in_every_view(
     message = "gpu2 has not answered within 25 s."
     assert [f.message for f in preflight.blocking_findings] == [message]
     assert VARIABLE in preflight.blocking_findings[0].remedy
-    assert [f.node for f in preflight.smaller] == ["gpu1"]
+    assert [f.node for f in preflight.smaller_placement] == ["gpu1"]
     document = preflight.to_dict()
     assert not document["passed"]
     assert {"check": "SSH", "node": "gpu2"} in document["unchecked"]
@@ -276,7 +276,7 @@ def test_a_check_hidden_by_another_fault_is_not_green(
     preflight = nodes.check()
     assert preflight.blocking_findings
     assert passed_checks(preflight) & not_green == set()
-    assert {check for check, _ in preflight.unchecked} | {
+    assert {check for check, _ in preflight.unchecked_pairs} | {
         f.check for f in preflight.blocking_findings
     } >= not_green
 
@@ -292,7 +292,7 @@ def test_a_second_check_of_a_part_replaces_its_passed_checks(nodes: Nodes) -> No
     nodes.hangs = False
     nodes.is_over.set()
     healed = merged_preflight.after_part(nodes.check(), ("gpu2",))
-    assert (healed.succeeded, healed.unchecked) == (True, ())
+    assert (healed.succeeded, healed.unchecked_pairs) == (True, ())
     assert passed_checks(healed) == passed_checks(full_preflight)
 
 

@@ -81,7 +81,7 @@ def test_weights_are_those_of_the_checkpoint_and_their_change_is_the_difference(
         LINEAR, {"layer.weight": weight}, {"layer.weight": torch.ones(10, 64)}
     )
     (row,) = inspection.weights
-    assert (row.name, row.shape, row.trained) == ("layer.weight", (10, 64), True)
+    assert (row.name, row.shape, row.is_trained) == ("layer.weight", (10, 64), True)
     assert (row.values.count, row.values.zeros, row.values.spread.high) == (640, 608, 2.0)
     assert row.change is not None
     assert (row.change.spread.low, row.change.spread.high) == (-1.0, 1.0)

@@ -73,7 +73,7 @@ def previews(tmp_path: Path) -> Iterator[Previews]:
 
 def test_s08_the_digits_are_seen_as_pictures_in_ten_classes(previews: Previews) -> None:
     result = previews.read_folder(GALLERY / "loader", GALLERY / "dataset", samples=3)
-    assert (result.count, result.examined, result.is_complete) == (1438, 1438, True)
+    assert (result.count, result.examined_count, result.is_complete) == (1438, 1438, True)
     assert [sample.index for sample in result.samples] == [0, 479, 958]
     picture, digit = result.samples[0].parts
     assert (picture.display_kind, picture.shape, picture.dtype) == ("image", (1, 8, 8), "float32")
@@ -223,7 +223,7 @@ def test_f50_an_error_at_item_1000_is_named_and_the_rest_is_shown(previews: Prev
         "        return torch.zeros(4), index % 2",
         "2100",
     )
-    assert (result.examined, result.error_count) == (2100, 2)
+    assert (result.examined_count, result.error_count) == (2100, 2)
     assert [error.index for error in result.errors] == [1000, 1700]
     assert result.errors[0].message == (
         f"UserDataset, item {count(1000)}, raised OSError: cannot read picture "
@@ -289,12 +289,12 @@ def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("ticking")
 def test_f50_a_slow_loader_gives_a_partial_preview_that_says_so(previews: Previews) -> None:
     result = previews.read("return torch.zeros(4), index // 500", "1000", budget_s=60.0)
-    assert 100 < result.examined < 400
+    assert 100 < result.examined_count < 400
     assert not result.is_complete
     counts = [entry.count for entry in result.classes]
     assert len(counts) == 2
-    assert min(counts) > result.examined / 3, "the read samples lie over the whole set"
-    expected_message = f"Read {count(result.examined)} of {count(1000)} samples"
+    assert min(counts) > result.examined_count / 3, "the read samples lie over the whole set"
+    expected_message = f"Read {count(result.examined_count)} of {count(1000)} samples"
     assert result.warnings[0].startswith(expected_message)
     assert result.item_time_ms == pytest.approx(100)
 
@@ -327,7 +327,7 @@ def test_f50_an_item_that_never_comes_is_named(
 def test_f50_a_set_without_an_end_is_bounded(previews: Previews) -> None:
     result = previews.read("return torch.zeros(4), index % 2", "1 << 62", budget_s=60.0)
     assert result.count == 1 << 62
-    assert 100 < result.examined < 400
+    assert 100 < result.examined_count < 400
 
 
 def test_a_loader_that_fetches_its_own_data_works_on_an_empty_dataset(

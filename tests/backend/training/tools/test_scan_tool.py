@@ -81,7 +81,7 @@ def messages(result: DatasetScan) -> list[str]:
 
 def test_s08_the_digits_are_read_whole_and_have_no_findings(scans: Scans) -> None:
     result = scans.read_folder(GALLERY / "loader", GALLERY / "dataset")
-    assert (result.samples, result.examined) == (1438, 1438)
+    assert (result.samples, result.examined_count) == (1438, 1438)
     assert result.validation is not None
     assert result.validation.samples == 359
     assert sum(result.classes.values()) == 1438
@@ -393,9 +393,9 @@ def test_s08_broken_samples_are_listed_with_their_errors(scans: Scans) -> None:
     result = scans.read(
         "return torch.arange(4.)[index % 10 + index % 10 :][0] + index, 1 / (index - 7)"
     )
-    assert [sample.index for sample in result.broken] == [2, 3, 4, 5, 6, 7, 8, 9, *range(12, 20)]
+    assert [s.index for s in result.broken_samples] == [*range(2, 10), *range(12, 20)]
     assert result.broken_count == 16
-    assert "item 2" in result.broken[0].message
+    assert "item 2" in result.broken_samples[0].message
     first = messages(result)[0]
     assert first.startswith("16 training samples were not read: UserDataset, item 2,")
 
@@ -408,9 +408,9 @@ def test_a_sample_that_hangs_is_named_and_the_scan_continues(scans: Scans) -> No
         "        return torch.rand(2), index % 2",
         sample_s=10,
     )
-    assert (result.examined, result.broken_count) == (20, 1)
-    assert result.broken[0].index == 3
-    assert result.broken[0].message == "Item 3 of UserDataset was not read within 10 s."
+    assert (result.examined_count, result.broken_count) == (20, 1)
+    assert result.broken_samples[0].index == 3
+    assert result.broken_samples[0].message == "Item 3 of UserDataset was not read within 10 s."
 
 
 def test_too_many_hanging_samples_end_the_reading_of_a_split(
@@ -418,7 +418,7 @@ def test_too_many_hanging_samples_end_the_reading_of_a_split(
 ) -> None:
     monkeypatch.setattr(scan_module, "_HANGING_LIMIT", 2)
     result = scans.read("time.sleep(60)", sample_s=1.1)
-    assert (result.examined, result.broken_count) == (2, 2)
+    assert (result.examined_count, result.broken_count) == (2, 2)
     assert messages(result)[-1] == "Read 2 of 20 samples because 2 samples hang."
 
 

@@ -238,7 +238,7 @@ class Bad:
         return tuple(one * float("nan") for one in inputs)
 """
     result = measure_variance(CHAIN.format(more=init_code, forward=forward) + bad)
-    assert "".join(layer.broken[:1] or " " for layer in result.layers) == broken_marks
+    assert "".join(layer.broken_part[:1] or " " for layer in result.layers) == broken_marks
     is_well, message = result.judge()
     assert not is_well
     assert message.startswith(f"The {first} is the first that is infinite or not a number.")

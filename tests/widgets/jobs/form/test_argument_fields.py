@@ -185,13 +185,13 @@ def test_an_argument_of_hydra_is_written_as_hydra_has_it(qtbot):
     rig.type(rig.control("epochs"), "3")
     rig.control("model").choose("b")
     assert rig.arguments == ["epochs=3", "model=b"]
-    rig.fields.swept.show_axis(parse_axis("arguments.epochs", "4,5"))
+    rig.fields.swept_fields.show_axis(parse_axis("arguments.epochs", "4,5"))
     assert rig.arguments == ["epochs=4", "model=b"]
 
 
 def test_several_values_of_an_argument_are_an_axis(rig):
-    rig.fields.swept.show_axis(parse_axis("arguments.lr", "0.1,0.01"))
-    rig.fields.swept.show_axis(Axis("arguments.amp", (True, False)))
+    rig.fields.swept_fields.show_axis(parse_axis("arguments.lr", "0.1,0.01"))
+    rig.fields.swept_fields.show_axis(Axis("arguments.amp", (True, False)))
     draft = rig.form.draft()
     assert [axis.path for axis in draft.axes] == ["arguments.lr", "arguments.amp"]
     assert draft.raw["arguments"] == [*LINE, "--lr", "0.1", "--amp"]

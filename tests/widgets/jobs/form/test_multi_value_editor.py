@@ -74,7 +74,7 @@ def fill(form):
 
 
 def swept(form):
-    return job_fields(form).swept
+    return job_fields(form).swept_fields
 
 
 def open_editor(form, path):

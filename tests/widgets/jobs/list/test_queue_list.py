@@ -295,7 +295,7 @@ def test_the_form_queues_a_job_that_may_start(qtbot, form):  # noqa: F811
     with qtbot.waitSignal(form.queue_requested):
         start_buttons(form).queue.click()
     with qtbot.waitSignal(form.queue_later_requested):
-        start_buttons(form).later.click()
+        start_buttons(form).queue_later.click()
 
 
 def test_the_side_bar_names_the_next_one_while_nothing_runs(qtbot):

@@ -33,7 +33,7 @@ UUIDS = ("GPU-0", "GPU-1")
 
 
 def past_reading(age_s, temperature_c=60.0, unhealthy=""):
-    gpus = (PastGpu("GPU-0", 58.0), PastGpu("GPU-1", temperature_c, unhealthy=unhealthy))
+    gpus = (PastGpu("GPU-0", 58.0), PastGpu("GPU-1", temperature_c, health_problem=unhealthy))
     return PastReading(NOON - age_s, 40.0, 1e9, gpus)
 
 
