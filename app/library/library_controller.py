@@ -221,10 +221,14 @@ class LibraryController(DialogController[ImportDialog]):
         if target is not None and item.kind not in (target, Kind.MODEL):
             self._pages[target].detail.choose_partner(item.kind, item.name)
         self.page_requested.emit(item.kind)
-        if suggestion is not None and not self._has_loader(item.name):
+        if self._has_loader(item.name):
+            suggestion = None
+        if suggestion is not None and suggestion.entry:
             self._show_suggestion(item.reference, suggestion, item.import_message)
         else:
-            message = " ".join(filter(None, (f"Imported {_title(item)}.", item.import_message)))
+            misfit = "" if suggestion is None else suggestion.message
+            parts = f"Imported {_title(item)}.", item.import_message, misfit
+            message = " ".join(filter(None, parts))
             self._offer_step(message, *self._next_step(item), item)
 
     def _show_project(
@@ -301,15 +305,22 @@ class LibraryController(DialogController[ImportDialog]):
         name = _name_of(reference)
         if suggestion is None or self._has_loader(name):
             return
+        message = f"{suggestion.message} {omission}".strip()
+        detail = self._pages[Kind.DATASET].detail
+        if not suggestion.entry:
+            import_loader = partial(self._import_partner, Kind.DATASET, Kind.LOADER)
+            detail.show_offers(reference, NextStep(message, "Import its loader…", import_loader))
+            return
         use = partial(self._use_loader, reference, suggestion)
         preset = GalleryPreset(
             suggestion.entry, suggestion.settings, name=name, choices=suggestion.choices
         )
         on_added = partial(self._show_loader, reference)
         choose = partial(self.gallery_requested.emit, Kind.LOADER, preset, on_added)
-        message = f"{suggestion.message} {omission}".strip()
-        offers = NextStep(message, "Add a loader for it", use), NextStep("", "Settings…", choose)
-        self._pages[Kind.DATASET].detail.show_offers(reference, *offers)
+        offers = [NextStep(message, "Add a loader for it", use), NextStep("", "Settings…", choose)]
+        if suggestion.open_settings:
+            offers = [NextStep(message, "Settings of its loader…", choose)]
+        detail.show_offers(reference, *offers)
 
     def _use_loader(self, reference: str, suggestion: Suggestion) -> None:
         """Add the loader under the name of the dataset: parts of the same name belong together."""

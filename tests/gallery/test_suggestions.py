@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy
@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backend.cli.commands._library import _suggestion_text
 from backend.records.library.gallery import Suggestion
 from backend.records.library.item import FileEntry, Kind
-from backend.services.library.dataset_shapes import recognize_shape
+from backend.services.library.dataset_shapes import misfit_message, recognize_shape
 from tests.gallery import test_array_loaders as arrays
 from tests.gallery import test_picture_loaders as pictures
 from tests.gallery import test_picture_tables as picture_tables
@@ -24,12 +25,18 @@ from tests.gallery.datasets import GALLERY, files, open_data
 Content = Mapping[str, bytes | str]
 
 
-def suggest_loader(content: Content) -> Suggestion | None:
+def listing_of(
+    content: Content,
+) -> tuple[list[FileEntry], Callable[[str, int], bytes]]:
     file_content = {
         name: data.encode() if isinstance(data, str) else data for name, data in content.items()
     }
     entries = [FileEntry(name, len(file_content[name])) for name in sorted(file_content)]
-    return recognize_shape(entries, lambda path, limit_bytes: file_content[path][:limit_bytes])
+    return entries, lambda path, limit_bytes: file_content[path][:limit_bytes]
+
+
+def suggest_loader(content: Content) -> Suggestion | None:
+    return recognize_shape(*listing_of(content))
 
 
 def zip_content(content: Content) -> Content:
@@ -197,6 +204,70 @@ def test_nothing_is_suggested_for_other_files(content: Content) -> None:
     assert suggest_loader(content) is None
 
 
+REVIEWS = '{"text": "a", "stars": 1}\n{"text": "b", "stars": 2}\n'
+MISFITS: dict[str, tuple[Content, str]] = {
+    "nothing": ({}, r"a dataset without files: it reads pictures .+ or import a loader of your"),
+    "sounds": (
+        {f"{n}.wav": b"RIFF" for n in range(3)} | READ_ME,
+        r"\(3 \.wav, 1 \.md\): it reads .+COCO, VOC, YOLO.+ import a loader of your own"),
+    "JSON lines": ({"a.jsonl": REVIEWS}, r"\(1 \.jsonl\): convert JSON lines to CSV .+ label"),
+    "JSON lines named JSON": ({"a.json": REVIEWS}, r"\(1 \.json\): convert JSON lines to CSV"),
+    "one JSON": ({"a.json": '{"a":\n {"b": 1}}'}, r"\(1 \.json\): it reads"),
+    "texts by class": (
+        {f"train/{name}/{n}.txt": "a fine film" for name in ("neg", "pos") for n in range(4)},
+        r"\(8 \.txt\): texts in a folder for each class \(neg, pos\) are free text, which needs"),
+    "targets in a file of their own": (
+        {f"{part}/{name}_{part}.txt": "1 2\n" for part in ("train", "test") for name in "Xy"},
+        r"\(4 \.txt\): .+ \(X_test\.txt, y_test\.txt, y_train\.txt\); join them to one CSV"),
+    "a table of one column": (
+        {"a.csv": "x\n1\n2\n"}, r"\(1 \.csv\): a\.csv is no complete table; write a row"),
+    "a table without suffix": (
+        {"SMSSpam": "ham\tHello\n" * 5, "readme": "x"},
+        r"\(2 without suffix\): SMSSpam has no suffix; give a table \.csv, \.tsv or \.txt"),
+    "pictures of no class": (
+        {"1.png": pictures.picture(), "2.png": pictures.picture(), "VERSION": "1"},
+        r"\(2 \.png, 1 without suffix\): put the pictures into a folder for each class"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("data", MISFITS)
+def test_data_that_no_loader_fits_is_told_what_it_is_and_what_to_do(data: str) -> None:
+    content, message = MISFITS[data]
+    assert suggest_loader(content) is None
+    misfit = misfit_message(*listing_of(content))
+    assert re.match(f"No loader of the gallery fits .*{message}", misfit), misfit
+    assert misfit.endswith(".")
+    assert len(re.findall(r"\.( |$)", misfit)) == 1, "one sentence"
+
+
+def date_table(*columns: str) -> str:
+    return "when,x,y\n" + "".join(f"{n + 1:02}/03/2024,{columns[n % 2]}\n" for n in range(9))
+
+
+@pytest.mark.parametrize(
+    ("content", "open_settings"),
+    [
+        ({f"i/{n}.jpg": PHOTOS["a/1.jpg"] for n in range(6)}
+         | {"t.csv": "f,age,kind\n" + "".join(f"{n}.jpg,{n * n},{n % 3}\n" for n in range(6))},
+         {"target": "COLUMN"}),
+        ({"t.csv": date_table("1,a", "2,b")}, {"dates": "ORDER"}),
+        ({"t.csv": date_table('"1,234",a', '"5,678",b')}, {"dates": "ORDER", "decimal": "SIGN"}),
+        ({"t.csv": tables.flowers()}, {}),
+        (picture_tables.kaggle(), {}),
+    ],
+)  # fmt: skip
+def test_settings_that_the_files_leave_open_have_a_placeholder_in_the_command(
+    content: Content, open_settings: Mapping[str, str]
+) -> None:
+    suggestion = suggest_loader(content)
+    assert suggestion is not None
+    assert suggestion.open_settings == open_settings
+    card = GALLERY.show(suggestion.entry).card
+    for key in open_settings:
+        assert key in card.settings
+        assert f" --set {key}={open_settings[key]}" in _suggestion_text(suggestion)
+
+
 _NAMES = st.sampled_from(
     ["train-images-idx3-ubyte", "a.csv", "a.csv.gz", "x.npz", "x.npy", "a/1.png", "b/2.jpg",
      "a.json", "1.xml", "a/gt_1.txt", "c.tar.gz", "test_batch.bin", "train", "meta", "t.parquet"]
@@ -213,7 +284,9 @@ _FIRST_BYTES = st.sampled_from(
 )
 @settings(max_examples=300, deadline=None)
 def test_odd_data_never_raises(file_parts: dict[str, tuple[bytes, bytes]]) -> None:
-    suggest_loader({name: head + tail for name, (head, tail) in file_parts.items()})
+    content = {name: head + tail for name, (head, tail) in file_parts.items()}
+    suggest_loader(content)
+    misfit_message(*listing_of(content))
 
 
 def test_files_that_cannot_be_read_are_no_failure() -> None:

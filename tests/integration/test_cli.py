@@ -119,10 +119,12 @@ def test_an_import_lists_files_that_it_left_out(cli: Cli, tmp_path: Path) -> Non
     item = cli.json("dataset", "import", folder, "--name", "pictures")
     assert item["facts"] == {"left_out": 2, "left_out_names": [".DS_Store", "._a.csv"]}
     _, out, _ = cli("dataset", "import", folder, "--name", "pictures")
-    imported_line, omitted_line = out.splitlines()
+    imported_line, omitted_line, misfit_line = out.splitlines()
     assert imported_line == "Imported dataset pictures@2: 1 file, 1 B."
     assert omitted_line.startswith("Left out, as files of systems")
     assert omitted_line.endswith(": 2 files (.DS_Store, ._a.csv).")
+    assert misfit_line.startswith("No loader of the gallery fits these files (1 .csv): a.csv is no")
+    assert misfit_line.endswith(f"To import a loader: {COMMAND} loader import PATH")
 
 
 def test_an_import_names_the_loader_that_fits_the_data(cli: Cli, tmp_path: Path) -> None:

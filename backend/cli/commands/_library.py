@@ -57,7 +57,10 @@ def import_item(
 
 
 def _suggestion_text(suggestion: Suggestion) -> str:
-    settings = "".join(f" --set {key}={value}" for key, value in suggestion.settings.items())
+    if not suggestion.entry:
+        return f"{suggestion.message} To import a loader: {COMMAND} loader import PATH"
+    values = {**suggestion.settings, **suggestion.open_settings}
+    settings = "".join(f" --set {key}={value}" for key, value in values.items())
     command_line = f"{COMMAND} gallery add {suggestion.entry}{settings}"
     return f"{suggestion.message} To use its loader: {command_line}"
 

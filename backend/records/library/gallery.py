@@ -210,16 +210,17 @@ class DataShape:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A loader of the gallery that fits the files of a dataset.
+    """A loader of the gallery that fits the files of a dataset, or why none does.
 
     Attributes:
-        entry: Its name in the gallery.
+        entry: Its name in the gallery, "" if no loader fits.
         title: The shape of the data, as in "This looks like CIFAR-10".
         settings: Typed values, as `GalleryService.add` takes them.
         message: Such as "This looks like CIFAR-10: 5 training files and 1 for testing."
         data_sizes: Settings of a network for this data, where they are known from the files:
             classes, channels, side (of a picture, in pixels), features (numbers in a sample).
         choices: Values to offer for a setting that takes any text, such as the columns of a table.
+        open_settings: A placeholder for each setting that has to be set, such as COLUMN for target.
     """
 
     entry: str
@@ -228,3 +229,4 @@ class Suggestion:
     message: str = field(metadata={KEY: "sentence"})
     data_sizes: Mapping[str, int] = field(default_factory=dict, metadata={KEY: "facts"})
     choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    open_settings: Mapping[str, str] = field(default_factory=dict)

@@ -13,6 +13,7 @@ import struct
 import sys
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import PurePosixPath
@@ -79,6 +80,12 @@ _MAX_CLASSES = 50
 _MAX_SIDE, _MAX_TESTS = 128, 3
 _BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
 _BOX_SIZES = {"channels": 3, "side": 256}
+_AMBIGUOUS = "Choose how to read, because "
+_NO_DATA = re.compile(r"(readme|licen[cs]e|changelog|makefile)[^/]*$", re.IGNORECASE)
+_FORMS = (
+    "it reads pictures in a folder for each class or with a table of labels, boxes (COCO, VOC, "
+    "YOLO), tables (CSV, TSV, Parquet) and arrays (.npz, .npy)"
+)
 
 
 class _ShapeMatch(NamedTuple):
@@ -89,6 +96,7 @@ class _ShapeMatch(NamedTuple):
     sizes: Mapping[str, int] = {}
     notes: Sequence[ReadingNote] = ()
     choices: Mapping[str, Sequence[str]] = {}
+    open_settings: Mapping[str, str] = {}
 
 
 class _Listing:
@@ -140,7 +148,13 @@ def recognize_shape(files: Sequence[FileEntry], read: ReadBytes) -> Suggestion |
             messages = [f"This looks like {title}: {sanitize(match.detail, 200)}."]
             messages += [note.message for note in match.notes if note.count]
             return Suggestion(
-                entry, title, match.settings, " ".join(messages), match.sizes, match.choices
+                entry,
+                title,
+                match.settings,
+                " ".join(messages),
+                match.sizes,
+                match.choices,
+                match.open_settings,
             )
     return None
 
@@ -289,6 +303,7 @@ def _picture_table(listing: _Listing) -> _ShapeMatch | None:
     detail = f"{_short_list(table.paths)} and {_plural(len(paths), 'picture')}"
     data_sizes = dict(sizes)
     open_columns: Sequence[str] = ()
+    open_settings = {}
     try:
         label_columns, cells = _LABELS.choose_label(table)
         detail += f"; predicted is {_short_list(label_columns)}"
@@ -298,6 +313,7 @@ def _picture_table(listing: _Listing) -> _ShapeMatch | None:
     except ValueError as error:
         swallowed(error)
         open_columns = table.names
+        open_settings = {"target": "COLUMN"}
     lost = [row.name for row in table.rows if not row.pictures]
     others = [path for path in paths if path not in labelled_paths] if is_whole else []
     notes = [
@@ -307,7 +323,8 @@ def _picture_table(listing: _Listing) -> _ShapeMatch | None:
         ),
         ReadingNote.from_names("Left out, because no row of the table has them", others, "picture"),
     ]
-    return _ShapeMatch(detail, _texts(sizes), data_sizes, notes, {"target": table.names})
+    choices = {"target": table.names}
+    return _ShapeMatch(detail, _texts(sizes), data_sizes, notes, choices, open_settings)
 
 
 def _texts(values: Mapping[str, int]) -> dict[str, str]:
@@ -373,7 +390,9 @@ def _table(listing: _Listing) -> _ShapeMatch | None:
     path = next((p for p in tables if _is_training(p)), tables[0])
     names = _short_list([p.name for p in tables])
     head = listing.head(path, _LONG_HEAD)
-    if head[:4] == b"PAR1" or (b"\0" in head and not texts):
+    if head[:4] == b"PAR1":
+        return _ShapeMatch(f"{names}; Parquet needs the package pyarrow on each node")
+    if b"\0" in head and not texts:
         return _ShapeMatch(names)
     rows, titles, delimiter = _rows(head)
     # Any text has words between blanks.
@@ -466,7 +485,13 @@ def _columns(
     detail += f"; predicted is {titles[target]}"
     if target != last:
         notes.insert(0, ReadingNote.from_names(reason, [titles[target]], "column"))
-    return _ShapeMatch(detail, settings, sizes, notes, {"target": tuple(titles)})
+    open_settings = dict(
+        _open_setting(columns[n], decimal)
+        for n in used_columns
+        if formats[n].note.startswith(_AMBIGUOUS)
+    )
+    choices = {"target": tuple(titles)}
+    return _ShapeMatch(detail, settings, sizes, notes, choices, open_settings)
 
 
 def _format(cells: Sequence[str], decimal: str) -> Format:
@@ -474,7 +499,16 @@ def _format(cells: Sequence[str], decimal: str) -> Format:
     try:
         return format_of(cells, decimal)
     except ValueError as error:
-        return Format("texts", note=f"Choose how to read, because {error}")
+        return Format("texts", note=f"{_AMBIGUOUS}{error}")
+
+
+def _open_setting(cells: Sequence[str], decimal: str) -> tuple[str, str]:
+    """Return the setting that decides how to read an ambiguous column, and a placeholder."""
+    try:
+        format_of(cells, decimal, "day first")
+    except ValueError:
+        return "decimal", "SIGN"
+    return "dates", "ORDER"
 
 
 def _is_training(path: PurePosixPath) -> bool:
@@ -501,4 +535,90 @@ _SHAPES: tuple[tuple[str, str, Callable[[_Listing], _ShapeMatch | None]], ...] =
     ("image-folder", "pictures in a folder for each class", _image_folder),
     ("arrays", "NumPy arrays", _arrays),
     ("table", "a table", _table),
+)
+
+
+def misfit_message(files: Sequence[FileEntry], read: ReadBytes) -> str:
+    """Return what the files of a dataset are that no loader fits, and what to do."""
+    listing = _Listing(files, read)
+    listing.reads_left = _MAX_READS
+    suffixes = Counter(path.suffix.lower() or "without suffix" for path in listing.paths)
+    counts = [f"{number_format.count(n)} {suffix}" for suffix, n in suffixes.most_common()]
+    content = f"these files ({_short_list(counts)})" if counts else "a dataset without files"
+    hint = f"{_FORMS}; convert the data, or import a loader of your own"
+    with suppress(OSError, ValueError, LookupError, zlib.error):
+        hint = next(filter(None, (find(listing) for find in _NEAR_MISSES)), hint)
+    return f"No loader of the gallery fits {sanitize(f'{content}: {hint}', 500)}."
+
+
+def _json_lines(listing: _Listing) -> str:
+    is_lines = bool(listing.with_suffix(".jsonl", ".ndjson"))
+    for path in listing.with_suffix(".json")[:1]:
+        is_lines |= bool(re.match(rb"\s*\{[^\n]*\}\s*\n\s*\{", listing.head(path, _LONG_HEAD)))
+    advice = (
+        "convert JSON lines to CSV with a column for each key, such as text and label; free text "
+        "needs a loader of your own"
+    )
+    return advice if is_lines else ""
+
+
+def _text_folders(listing: _Listing) -> str:
+    texts = [path.as_posix() for path in listing.with_suffix(".txt")]
+    classes = sorted({name for _, name, _ in _SPLITS.sort_by_class(texts)[0]} - {""})
+    if listing.pictures or len(classes) < 2 or all(map(_SPLITS.part_of, classes)):
+        return ""
+    return (
+        f"texts in a folder for each class ({_short_list(classes)}) are free text, which needs a "
+        "loader of your own"
+    )
+
+
+def _separate_targets(listing: _Listing) -> str:
+    texts = listing.with_suffix(*_ALL_TABLES, ".txt")
+    targets = [path.name for path in texts if re.match("y([^a-z]|$)", path.stem.lower())]
+    samples = [path.name for path in texts if re.match("x([^a-z]|$)", path.stem.lower())]
+    if not targets or not samples:
+        return ""
+    return (
+        f"samples and targets are in files of their own ({_short_list([*samples[:1], *targets])}); "
+        "join them to one CSV with the target as the last column, or save them as arrays such as "
+        "x_train.npy and y_train.npy"
+    )
+
+
+def _bare_names(listing: _Listing) -> str:
+    names = [p.name for p in listing.paths if not p.suffix and not _NO_DATA.search(p.name)]
+    if 2 * len(names) < len(listing.paths) or not names:
+        return ""
+    return (
+        f"{_short_list(names)} {'has' if len(names) == 1 else 'have'} no suffix; give a table .csv,"
+        " .tsv or .txt, or import a loader of your own"
+    )
+
+
+def _bare_pictures(listing: _Listing) -> str:
+    advice = (
+        "put the pictures into a folder for each class, or add a table with the label of each "
+        "picture, or import a loader of your own"
+    )
+    return advice if listing.pictures else ""
+
+
+def _bare_tables(listing: _Listing) -> str:
+    names = [path.name for path in listing.with_suffix(*_ALL_TABLES)]
+    if not names:
+        return ""
+    return (
+        f"{_short_list(names)} {'is' if len(names) == 1 else 'are'} no complete table; write a row "
+        "for each sample, with the same columns in each, one of them to predict"
+    )
+
+
+_NEAR_MISSES: tuple[Callable[[_Listing], str], ...] = (
+    _json_lines,
+    _text_folders,
+    _separate_targets,
+    _bare_pictures,
+    _bare_names,
+    _bare_tables,
 )

@@ -27,7 +27,7 @@ from backend.records.library.gallery import (
 from backend.records.library.item import TRAINING_DETAIL, Kind, LibraryItem
 from backend.services.context.example import EXAMPLE
 from backend.services.jobs.job_file import read_job_file
-from backend.services.library.dataset_shapes import recognize_shape
+from backend.services.library.dataset_shapes import misfit_message, recognize_shape
 from backend.services.library.service import LibraryService
 
 GALLERY = EXAMPLE.parent
@@ -138,13 +138,17 @@ class GalleryService:
         code_path.write_text(with_constants(code_path.read_text("utf-8"), values), "utf-8")
         return entry
 
-    def suggest(self, dataset: str) -> Suggestion | None:
+    def suggest(self, dataset: str) -> Suggestion:
         """Return the loader that fits a dataset, by its files' names and first bytes.
+
+        If no loader fits, the suggestion says what the files are and what to do.
 
         Raises:
             BackendError: There is no such dataset, or the data root is not available.
         """
-        return recognize_shape(*self._library.first_bytes(Kind.DATASET, dataset))
+        files, read = self._library.first_bytes(Kind.DATASET, dataset)
+        suggestion = recognize_shape(files, read)
+        return suggestion or Suggestion("", "", {}, misfit_message(files, read))
 
     def data_shape(self, dataset: str, loader: str = "") -> DataShape:
         """Return the known sizes of a dataset, which a network has to accept.
@@ -155,8 +159,8 @@ class GalleryService:
             BackendError: A reference is unknown, or the data root is not available.
         """
         suggestion = self.suggest(dataset)
-        sizes = dict(suggestion.data_sizes) if suggestion is not None else {}
-        task = self.show(suggestion.entry).card.task if suggestion is not None else ""
+        sizes = dict(suggestion.data_sizes)
+        task = self.show(suggestion.entry).card.task if suggestion.entry else ""
         if task not in TASKS:
             task = TASKS[0] if "classes" in sizes else ""
         if loader:

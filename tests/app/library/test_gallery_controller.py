@@ -275,6 +275,30 @@ def test_data_that_cannot_be_inspected_is_imported_anyway(library, pages, flower
     )
 
 
+@pytest.mark.parametrize(
+    ("content", "text", "button_text"),
+    [
+        ({"1.wav": "RIFF"},
+         "Imported flowers. No loader of the gallery fits these files (1 .wav)",
+         "Import its loader…"),
+        ({"t.csv": "day,y\n" + "".join(f"0{n}/03/2024,{n % 2}\n" for n in range(1, 9))},
+         "This looks like a table", "Settings of its loader…"),
+    ],
+)  # fmt: skip
+def test_data_whose_loader_has_to_be_chosen_or_set_says_so(
+    library, pages, tmp_path, content, text, button_text
+):
+    pages[Kind.DATASET].show()
+    folder = tmp_path / "flowers"
+    folder.mkdir()
+    for name, data in content.items():
+        (folder / name).write_text(data)
+    import_folder(library, folder)
+    offer = library.offers[-1]
+    assert offer.text.startswith(text)
+    assert offer.button == button_text
+
+
 def test_a_suggested_loader_that_cannot_be_added_says_why(library, pages, flowers, monkeypatch):
     def refuse(*_):
         raise BackendError("The disk is full.", "Free some space.")
