@@ -175,6 +175,14 @@ def test_the_suggested_loader_reads_the_data_and_the_facts_are_true(
         )
 
 
+@pytest.mark.parametrize("form", tables.ENCODINGS)
+def test_the_encoding_is_that_of_the_loader(form: str) -> None:
+    table, message, _ = tables.ENCODINGS[form]
+    suggestion = suggest_loader({"t.csv": table})
+    assert suggestion is not None
+    assert message in suggestion.message
+
+
 @pytest.mark.parametrize(
     "content",
     [

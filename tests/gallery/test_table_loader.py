@@ -169,10 +169,55 @@ def test_a_file_of_the_uci_repository_is_a_table(tmp_path: Path) -> None:
     ]
 
 
-def test_texts_of_windows_1252_are_read(tmp_path: Path) -> None:
-    table = "a,kind\n1,groß\n2,klein\n3,groß\n4,klein\n".encode("cp1252")
-    datasets = open_data("table", files(tmp_path / "d", **{"t.csv": table}), tmp_path)
-    assert datasets.training.classes == ["groß", "klein"]
+def in_encoding(encoding: str, *labels: str) -> bytes:
+    """A table of two columns, of which the second has the labels."""
+    lines = ["a,b", *(f"{n},{label}" for n, label in enumerate(labels * 3))]
+    return "\n".join(lines).encode(encoding)
+
+
+_UNKNOWN = "is in an unknown encoding; save the file as “CSV UTF-8”"
+_JAPANESE = "Read in the Japanese encoding of Windows"
+_CYRILLIC = "Read in the Cyrillic encoding of Windows"
+ENCODINGS: dict[str, tuple[bytes, str, list[str]]] = {
+    "German": (in_encoding("cp1252", "groß", "klein"), "", ["groß", "klein"]),
+    "French": (in_encoding("cp1252", "«À»", "d’été", "œuf"), "", ["d’été", "œuf", "«À»"]),
+    "Icelandic": (in_encoding("cp1252", "þýðing", "lög"), "", ["lög", "þýðing"]),
+    "units": (in_encoding("cp1252", "m²", "½ €", "°C"), "", ["m²", "°C", "½ €"]),
+    "mojibake of SMS": (in_encoding("cp1252", "don‰Ûªt", "å£5"), "", ["don‰Ûªt", "å£5"]),
+    "kana": (in_encoding("cp932", "はい", "いいえ"), _JAPANESE, ["いいえ", "はい"]),
+    "kanji": (in_encoding("cp932", "合格", "不合格"), _JAPANESE, ["不合格", "合格"]),
+    "Russian": (in_encoding("cp1251", "Да", "Нет"), _CYRILLIC, ["Да", "Нет"]),
+    "Ukrainian": (in_encoding("cp1251", "Київ", "Львів"), _CYRILLIC, ["Київ", "Львів"]),
+    "Russian of Unix": (in_encoding("koi8-r", "Москва", "да"), _UNKNOWN, []),
+    "Greek": (in_encoding("cp1253", "ναι", "όχι"), _UNKNOWN, []),
+    "Hebrew": (in_encoding("cp1255", "כן", "לא"), _UNKNOWN, []),
+    "Chinese": (in_encoding("gbk", "男", "女"), _UNKNOWN, []),
+    "Korean": (in_encoding("euc-kr", "예", "아니오"), _UNKNOWN, []),
+    "Japanese of Unix": (in_encoding("euc-jp", "はい", "いいえ"), _UNKNOWN, []),
+    "Polish": (in_encoding("cp1250", "żółty", "biały"), _UNKNOWN, []),
+    "German of DOS": (in_encoding("cp850", "größe", "käse"), _UNKNOWN, []),
+    "two encodings": (
+        in_encoding("utf-8", "Köln", "Bonn") + b"\n" + in_encoding("cp1252", "Köln", "Bonn"),
+        "line 2 is in UTF-8 and line 9 is not; save the file as “CSV UTF-8”", [],
+    ),
+    "two encodings in a line": (
+        b"a,b\n" + "Köln,".encode() + "süß\n".encode("cp1252"), _UNKNOWN, []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ENCODINGS)
+def test_a_table_in_an_encoding_of_windows_is_read_or_refused(tmp_path: Path, form: str) -> None:
+    table, message, classes = ENCODINGS[form]
+    folder = files(tmp_path / "d", **{"t.csv": table})
+    if not classes:
+        with pytest.raises(UserCodeError, match=f"t.csv, .*{message}"):
+            open_data("table", folder, tmp_path)
+        return
+    training = open_data("table", folder, tmp_path).training
+    assert training.classes == sorted(classes)
+    reasons = " ".join(note["reason"] for note in training.reading_notes)
+    assert message in reasons
+    assert ("encoding" in reasons) is bool(message)
 
 
 @pytest.mark.parametrize(

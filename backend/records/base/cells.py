@@ -60,18 +60,90 @@ SUMMARY = re.compile(
 """The first cell of a row below a table that sums it up."""
 NOT_ALIKE = "Read as different, although only capitals or blanks differ"
 EPOCH = datetime.date(1970, 1, 1).toordinal()
+SAVE_AS_UTF8 = "save the file as “CSV UTF-8”"
+ENCODING_NOTES = {
+    "cp932": "Read in the Japanese encoding of Windows, cp932",
+    "cp1251": "Read in the Cyrillic encoding of Windows, cp1251",
+}
+UTF8_ACCENT = re.compile(rb"\xc2[\xa0-\xbf]|\xc3[\x80-\xbf]")
+"""Bytes of UTF-8 that make no sense in cp1252, such as ``Ã¶``."""
+HIGH = re.compile(rb"[\x80-\xff]")
+KANA = re.compile("[\u3041-\u3096\u30a1-\u30fa]")
+KANJI = re.compile(rb"(?<![A-Za-z\x80-\xff])([\x88-\x97][\x40-\x7e\x80-\xfc]){2}")
+"""The more frequent ones in cp932; Chinese, Korean and DOS have other bytes at this position."""
+WORD = re.compile(rb"[A-Za-z\xa8\xaa\xaf\xb2-\xb4\xb8\xba\xbf-\xff]+")
+CYRILLIC_WORD = re.compile(
+    rb"[\xa8\xaa\xaf\xb2\xc0-\xdf]?[\xb3\xb4\xb8\xba\xbf\xe0-\xff]*"
+    rb"|[\xa8\xaa\xaf\xb2\xc0-\xdf]+"
+)
+CYRILLIC_VOWELS = "аеиоуыэюяіїєАЕИОУЫЭЮЯІЇЄ".encode("cp1251")
+_SIGNS = rb"\x81-\x83\x86-\x90\x98-\x9f\xa1-\xaa\xac-\xba\xbc-\xff"
+NOT_WESTERN = re.compile(
+    rb"(?<![A-Za-z%s])([\xc0-\xff]{2}|[%s]{3,})(?![A-Za-z%s])"
+    % (_SIGNS, _SIGNS, _SIGNS)
+    + rb"|(?<=[a-z\xe0-\xff])[\x80-\x84\x86-\x8b\x8d-\x90\x93\x94\x98\x99\x9b\x9d\x9f"
+    rb"\xa1-\xa6\xa8\xa9\xac\xaf\xb1-\xb3\xb6\xb8-\xba\xbc-\xbf](?=[a-z\xe0-\xff])"
+)
+"""In cp1252: words without a letter from a to z, and signs other than quotes in words."""
 
 
-def decoded(content: bytes) -> tuple[str, str]:
-    """Return the text of a table in UTF-16, UTF-8 or, as Windows writes it, cp1252.
+def encoding_of(content: bytes) -> str:
+    """Return the encoding of a table: UTF-16, UTF-8, or one of Windows that its bytes show.
+
+    Another alphabet is no error in cp1252: its letters become accents, and texts may become equal.
+
+    Raises:
+        ValueError: The table has several encodings, or none of these; the message has a line.
+    """
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "utf-16"
+    if can_decode(content, "utf-8"):
+        return "utf-8-sig"
+    lines = {n: line for n, line in enumerate(content.split(b"\n"), 1) if not line.isascii()}
+    utf8_lines = {n: line for n, line in lines.items() if can_decode(line, "utf-8")}
+    if any(UTF8_ACCENT.search(line) or len(HIGH.findall(line)) > 3 for line in utf8_lines.values()):
+        other_line = min(lines.keys() - utf8_lines.keys())
+        raise ValueError(
+            f"line {min(utf8_lines)} is in UTF-8 and line {other_line} is not; {SAVE_AS_UTF8}"
+        )
+    japanese_text = content.decode("cp932") if can_decode(content, "cp932") else ""
+    if japanese_text and (KANJI.search(content) or KANA.search(japanese_text)):
+        return "cp932"
+    words = [word for line in lines.values() for word in WORD.findall(line) if max(word) >= 0xC0]
+    letters = b"".join(words)
+    vowel_count = sum(map(letters.count, CYRILLIC_VOWELS))
+    is_cyrillic = all(map(CYRILLIC_WORD.fullmatch, words)) and len(letters) > 2 * len(words)
+    if is_cyrillic and 10 * vowel_count > 3 * len(letters) and can_decode(content, "cp1251"):
+        return "cp1251"
+    wrong_lines = [
+        n for n, line in lines.items() if UTF8_ACCENT.search(line) or not can_decode(line, "cp1252")
+    ]
+    strange_lines = [n for n, line in lines.items() for _ in NOT_WESTERN.findall(line)]
+    if wrong_lines or (strange_lines and 2 * len(strange_lines) >= len(words)):
+        first_line = min(wrong_lines + strange_lines)
+        raise ValueError(f"line {first_line} is in an unknown encoding; {SAVE_AS_UTF8}")
+    return "cp1252"
+
+
+def can_decode(content: bytes, encoding: str) -> bool:
+    """Return whether all bytes are texts in this encoding."""
+    try:
+        content.decode(encoding)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def decoded(content: bytes, encoding: str = "") -> tuple[str, str]:
+    """Return the text of a table, or of a line in UTF-16, UTF-8 or, as Windows writes it, cp1252.
 
     Excel's first line ``sep=;`` is a setting: it is left out, and its delimiter returned, else "".
     """
+    is_wide = content[:2] in (b"\xff\xfe", b"\xfe\xff")
     try:
-        is_wide = content[:2] in (b"\xff\xfe", b"\xfe\xff")
-        text = content.decode("utf-16" if is_wide else "utf-8-sig")
+        text = content.decode(encoding or ("utf-16" if is_wide else "utf-8-sig"))
     except UnicodeDecodeError:
-        text = content.decode("cp1252", "replace")
+        text = content.decode(encoding or "cp1252", "replace")
     # Macs write é as two characters.
     text = unicodedata.normalize("NFC", text)
     match = re.match(r'"?sep=(.)"?[ \t]*(?=[\r\n])', text, re.IGNORECASE)

@@ -23,12 +23,14 @@ from typing import Any, NamedTuple
 from backend.base.log import suppress, swallowed
 from backend.records.base import number_format
 from backend.records.base.cells import (
+    ENCODING_NOTES,
     MISSING_NUMBERS,
     MISSING_VALUES,
     NOT_ALIKE,
     Format,
     decoded,
     delimiter_of,
+    encoding_of,
     footer_count,
     format_of,
     is_header,
@@ -394,19 +396,29 @@ def _table(listing: _Listing) -> _ShapeMatch | None:
         return _ShapeMatch(f"{names}; Parquet needs the package pyarrow on each node")
     if b"\0" in head and not texts:
         return _ShapeMatch(names)
-    rows, titles, delimiter = _rows(head)
+    try:
+        rows, titles, delimiter = _rows(head)
+    except ValueError as error:
+        if texts:
+            raise
+        return _ShapeMatch(f"{names}; {path.name}, {error}")
     # Any text has words between blanks.
     is_prose = bool(texts) and (delimiter == " " or len(rows) < _LEAST_ROWS)
     if len({len(row) for row in rows}) == 1 and len(rows[0]) > 1 and not is_prose:
-        note = "Left out, because they are titles above the table"
+        notes = [
+            ReadingNote.from_names(
+                "Left out, because they are titles above the table", titles, "row"
+            )
+        ]
+        encoding = encoding_of(head[: head.rfind(b"\n")] if _is_cut(head) else head)
+        if encoding in ENCODING_NOTES:
+            notes.append(ReadingNote.from_names(ENCODING_NOTES[encoding], [path.name]))
         tests = [p for p in tables if _SPLITS.part_of(p.name) == "test" and p != path]
         test_rows = {p.name: _rows(listing.head(p, _LONG_HEAD))[0] for p in tests[:_MAX_TESTS]}
         test_names = {p: r[0] for p, r in test_rows.items() if len(r) > 1 and is_header(r)}
         other_paths = [p.as_posix() for p in listing.paths if p not in tables]
         others = _LABELS.PictureNames(other_paths)
-        return _columns(
-            names, rows, [ReadingNote.from_names(note, titles, "row")], test_names, others
-        )
+        return _columns(names, rows, notes, test_names, others)
     return _ShapeMatch(names) if not texts and re.search(rb"[\t;|,]", head) else None
 
 
@@ -416,7 +428,8 @@ def _is_cut(head: bytes) -> bool:
 
 def _rows(head: bytes) -> tuple[list[list[str]], list[str], str]:
     """Return the first rows of a table, the titles above it, and its delimiter."""
-    text, separator = decoded(head[: head.rfind(b"\n")] if _is_cut(head) else head)
+    head = head[: head.rfind(b"\n")] if _is_cut(head) else head
+    text, separator = decoded(head, encoding_of(head))
     delimiter = separator or delimiter_of(text)
     rows = [row for _, row in rows_of(text, delimiter)]
     titles = ["".join(row) for row in rows[: title_count(rows) if delimiter != " " else 0]]

@@ -48,13 +48,19 @@ def samples_in(path: Path) -> list[tuple[str, torch.Tensor]]:
     from cells import (  # type: ignore[import-not-found]  # beside it
         decoded,
         delimiter_of,
+        encoding_of,
         footer_count,
         names_in_header,
         rows_of,
         title_count,
     )
 
-    text, separator = decoded(path.read_bytes())
+    content = path.read_bytes()
+    try:
+        encoding = encoding_of(content)
+    except ValueError as error:
+        raise SystemExit(f"{path}, {error}.") from None
+    text, separator = decoded(content, encoding)
     rows = [row for _, row in rows_of(text, separator or delimiter_of(text))] or [[]]
     rows = rows[title_count(rows) :]
     rows = rows[: len(rows) - footer_count(rows)]

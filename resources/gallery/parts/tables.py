@@ -9,11 +9,13 @@ from unicodedata import normalize
 import numpy
 from cells import (
     DELIMITERS,
+    ENCODING_NOTES,
     NOT_ALIKE,
     NUMBER,
     Format,
     decoded,
     delimiter_of,
+    encoding_of,
     footer_count,
     is_header,
     like_pairs,
@@ -55,7 +57,7 @@ def read_table(
         if not table.num_rows or not cells:
             raise ValueError(f"{file} has no rows")
         return table.column_names, cells, [f"{file}, row {n}" for n in range(1, len(cells[0]) + 1)]
-    text, separator = text_of(path)
+    text, separator = text_of(path, notes)
     delimiter = DELIMITERS.get(delimiter) or separator or delimiter_of(text)
     try:
         numbered_rows = [*rows_of(text, delimiter)]
@@ -97,15 +99,23 @@ def numbered_names(count: int) -> list[str]:
     return [f"column {number}" for number in range(1, count + 1)]
 
 
-def text_of(path: str) -> tuple[str, str]:
+def text_of(path: str, notes: Notes) -> tuple[str, str]:
+    """The text of a table, and the delimiter of Excel's first line."""
+    file_name = os.path.basename(path)
     with open(path, "rb") as file:
         content = file.read()
     if content[:2] == b"\x1f\x8b":
         try:
             content = gzip.decompress(content)
         except (OSError, EOFError) as error:
-            raise ValueError(f"{os.path.basename(path)} is cut off or damaged: {error}") from error
-    return decoded(content)
+            raise ValueError(f"{file_name} is cut off or damaged: {error}") from error
+    try:
+        encoding = encoding_of(content)
+    except ValueError as error:
+        raise ValueError(f"{file_name}, {error}") from error
+    if encoding in ENCODING_NOTES:
+        notes.add(ENCODING_NOTES[encoding], [file_name], "file")
+    return decoded(content, encoding)
 
 
 def numbers(cells: list[str], form: Format) -> numpy.ndarray:

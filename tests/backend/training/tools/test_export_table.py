@@ -69,6 +69,7 @@ def program(folder: Path, form: object) -> ModuleType:
         ("x,y\n1.5k,a\n2M,b\n800,a\n", "x\n–2k\n(1.768)\n−5\n", {}),
         ("x,y\n1,a\n-999,b\n3,a\n", "x\n-999\n", {"missing": "mean", "missing_marks": "-999"}),
         ("x,y\n1,a\n2,b\n3,a\n", "x,größe\n2,ä\n".encode("cp1252"), {}),
+        ("x,y\n1,a\n2,b\n3,a\n", "x,名前\n2,はい\n".encode("cp932"), {}),
     ],
 )
 def test_the_program_prepares_rows_as_the_loader_does(
@@ -87,6 +88,7 @@ def test_the_program_prepares_rows_as_the_loader_does(
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
+        ("new.csv", "x\n男\n".encode("gbk"), "csv, line 2 is in an unknown encoding"),
         ("new.csv", "size,mass\n1,2\n", "has not one column “colour”; it needs size, colour, mass"),
         ("new.csv", "size,size,colour,mass\n1,1,red,2\n", "has not one column “size”"),
         ("new.csv", "", "has not one column “size”"),
@@ -96,7 +98,7 @@ def test_the_program_prepares_rows_as_the_loader_does(
     ],
 )
 def test_a_file_that_the_program_cannot_prepare_is_one_sentence(
-    tmp_path: Path, name: str, text: str, message: str
+    tmp_path: Path, name: str, text: str | bytes, message: str
 ) -> None:
     dataset = open_data("table", files(tmp_path / "d", **{"t.csv": TABLE}), tmp_path)
     form = input_form(torch.zeros(1, 5), dataset.training)
