@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.services.library.dataset_shapes import _LABELS
+from backend.services.library.dataset_listing import LABELS
 from backend.training.user_code import UserCodeError
 from tests.gallery.datasets import Datasets, files, open_data
 from tests.gallery.test_picture_loaders import Content, notes_of, picture
@@ -197,7 +197,7 @@ def test_zeros_that_excel_removed_are_no_difference(tmp_path: Path) -> None:
 def test_of_pictures_with_one_name_the_most_alike_is_meant(
     paths: list[str], name: str, part: str, expected: list[str]
 ) -> None:
-    assert _LABELS.PictureNames(paths).find_all(name, part) == expected
+    assert LABELS.PictureNames(paths).find_all(name, part) == expected
 
 
 def test_numbers_are_classes_if_they_repeat_and_values_otherwise(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_labels_that_cannot_be_used_are_one_sentence(
 def test_a_picture_is_found_however_its_name_is_written(name: str) -> None:
     name = name.strip().strip(".").strip() or "x"
     path = f"images/{name}.png"
-    pictures = _LABELS.PictureNames([path, "images/another one.png"])
+    pictures = LABELS.PictureNames([path, "images/another one.png"])
     spellings = [path, f"{name}.png", unicodedata.normalize("NFD", path), quote(path)]
     spellings += [f"/data/local-files/?d=a/{quote(path)}", path.replace("/", "\\")]
     # Some letters, such as ı, are others once they were capitals.

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from backend.cli.commands._library import _suggestion_text
 from backend.records.library.gallery import Suggestion
 from backend.records.library.item import FileEntry, Kind
-from backend.services.library.dataset_shapes import misfit_message, recognize_shape
+from backend.services.library.dataset_misfits import misfit_message
+from backend.services.library.dataset_shapes import recognize_shape
 from tests.gallery import test_array_loaders as arrays
 from tests.gallery import test_picture_loaders as pictures
 from tests.gallery import test_picture_tables as picture_tables
@@ -239,7 +240,7 @@ MISFITS: dict[str, tuple[Content, str]] = {
 
 
 @pytest.mark.parametrize("data", MISFITS)
-def test_data_that_no_loader_fits_is_told_what_it_is_and_what_to_do(data: str) -> None:
+def test_data_that_no_loader_fits_is_named_with_what_to_do(data: str) -> None:
     content, message = MISFITS[data]
     assert suggest_loader(content) is None
     misfit = misfit_message(*listing_of(content))

@@ -6,18 +6,14 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import re
 import struct
-import sys
 import zipfile
 import zlib
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from pathlib import PurePosixPath
-from types import ModuleType
 from typing import Any, NamedTuple
 
 from backend.base.log import suppress, swallowed
@@ -44,50 +40,27 @@ from backend.records.base.validation import sanitize
 from backend.records.library.gallery import Suggestion
 from backend.records.library.item import FileEntry
 from backend.records.library.preview import ReadingNote
-from backend.services.context.example import EXAMPLE
+from backend.services.library.dataset_listing import (
+    ALL_TABLES,
+    HEAD,
+    LABELS,
+    LONG_HEAD,
+    MAX_READS,
+    SPLITS,
+    Listing,
+    ReadBytes,
+    short_list,
+)
 
-PARTS = EXAMPLE.parent / "parts"
-
-
-def _gallery_module(name: str, **siblings: ModuleType) -> Any:
-    """Return a module of the gallery's loaders, so that both read names in the same way.
-
-    Args:
-        siblings: The modules of the gallery that it imports, by their names.
-    """
-    spec = importlib.util.spec_from_file_location(f"gallery_{name}", PARTS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules.update(siblings)
-    spec.loader.exec_module(module)
-    for sibling in siblings:
-        del sys.modules[sibling]
-    return module
-
-
-_SPLITS = _gallery_module("splits")
-_LABELS = _gallery_module("labels", splits=_SPLITS)
-ReadBytes = Callable[[str, int], bytes]
 _TARGETS = re.compile("(^|[^a-z])(y|targets?|labels?)([^a-z]|$)")
 _YOLO_LINE = re.compile(rb"\s*\d+(\s+(0?\.\d+|[01](\.\d*)?|\d(\.\d+)?e-\d+)){4,}\s*", re.IGNORECASE)
-_HEAD = 64 << 10
 _LEAST_ROWS = 4
-_ALL_TABLES = tuple(f"{suffix}{end}" for suffix in _SPLITS.TABLES for end in ("", ".gz"))
-_LONG_HEAD = 1 << 20
-_MAX_READS = 16
-"""Most files read for one shape: over SFTP every read takes a while."""
 _MAX_CLASSES = 50
 """Most classes in a column of whole numbers, as in the loader of tables."""
 _MAX_SIDE, _MAX_TESTS = 128, 3
 _BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
 _BOX_SIZES = {"channels": 3, "side": 256}
 _AMBIGUOUS = "Choose how to read, because "
-_NO_DATA = re.compile(r"(readme|licen[cs]e|changelog|makefile)[^/]*$", re.IGNORECASE)
-_FORMS = (
-    "it reads pictures in a folder for each class or with a table of labels, boxes (COCO, VOC, "
-    "YOLO), tables (CSV, TSV, Parquet) and arrays (.npz, .npy)"
-)
 
 
 class _ShapeMatch(NamedTuple):
@@ -101,46 +74,11 @@ class _ShapeMatch(NamedTuple):
     open_settings: Mapping[str, str] = {}
 
 
-class _Listing:
-    """The files of a dataset; names are compared in lower case."""
-
-    def __init__(self, files: Sequence[FileEntry], read: ReadBytes) -> None:
-        self.read = read
-        self.reads_left = 0
-        paths = [PurePosixPath(file.path) for file in files if file.bytes]
-        self.paths = [path for path in paths if not path.name.startswith(".")]
-        self._names = [path.name.lower() for path in self.paths]
-        self.names = frozenset(self._names)
-        self.pictures = self.with_suffix(*_SPLITS.PICTURES)
-
-    @cached_property
-    def masks(self) -> frozenset[str]:
-        return frozenset(_SPLITS.masks_of([*map(str, self.pictures)]))
-
-    @cached_property
-    def picture_stems(self) -> frozenset[str]:
-        return frozenset(_LABELS.comparable(path.stem) for path in self.pictures)
-
-    def with_suffix(self, *suffixes: str) -> list[PurePosixPath]:
-        named_paths = zip(self.paths, self._names, strict=True)
-        return [path for path, name in named_paths if name.endswith(suffixes)]
-
-    def head(self, path: PurePosixPath, limit_bytes: int = _HEAD) -> bytes:
-        """Return the first bytes of a file, unpacked; ValueError after too many reads."""
-        self.reads_left -= 1
-        if self.reads_left < 0:
-            raise ValueError(f"more than {_MAX_READS} files would have to be read")
-        content = self.read(str(path), max(limit_bytes, 4096))
-        if content[:2] != b"\x1f\x8b":
-            return content[:limit_bytes]
-        return zlib.decompressobj(wbits=31).decompress(content, limit_bytes)
-
-
 def recognize_shape(files: Sequence[FileEntry], read: ReadBytes) -> Suggestion | None:
     """Return the loader that fits; ``read`` returns a limited number of first bytes."""
-    listing = _Listing(files, read)
+    listing = Listing(files, read)
     for entry, title, find_shape in _SHAPES:
-        listing.reads_left = _MAX_READS
+        listing.reads_left = MAX_READS
         try:
             match = find_shape(listing)
         except (OSError, ValueError, LookupError, zlib.error, struct.error) as error:
@@ -162,7 +100,7 @@ def recognize_shape(files: Sequence[FileEntry], read: ReadBytes) -> Suggestion |
 
 
 def _cifar(
-    classes: int, training: Sequence[str], test: str, meta: str, listing: _Listing
+    classes: int, training: Sequence[str], test: str, meta: str, listing: Listing
 ) -> _ShapeMatch | None:
     sizes = {"classes": classes, "channels": 3, "side": 32}
     binary = {f"{name}.bin" for name in (*training, test)}
@@ -175,7 +113,7 @@ def _cifar(
     return None
 
 
-def _idx(listing: _Listing) -> _ShapeMatch | None:
+def _idx(listing: Listing) -> _ShapeMatch | None:
     pictures, labels = [], []
     for path in listing.paths:
         if "idx" in path.name.lower() or "ubyte" in path.name.lower():
@@ -187,7 +125,7 @@ def _idx(listing: _Listing) -> _ShapeMatch | None:
     if not pictures or len(pictures) != len(labels):
         return None
     path, (count, height, width) = next((p for p in pictures if _is_training(p[0])), pictures[0])
-    numbers = {label for p in labels for label in listing.head(p, _LONG_HEAD)[8:]}
+    numbers = {label for p in labels for label in listing.head(p, LONG_HEAD)[8:]}
     sizes = {"classes": len(numbers), "channels": 1}
     return _ShapeMatch(
         f"{_plural(count, 'picture')} of {height} × {width} pixels in {path.name}",
@@ -196,10 +134,10 @@ def _idx(listing: _Listing) -> _ShapeMatch | None:
     )
 
 
-def _coco(listing: _Listing) -> _ShapeMatch | None:
+def _coco(listing: Listing) -> _ShapeMatch | None:
     pictures = len(listing.pictures)
     for path in listing.with_suffix(".json") if pictures else ():
-        head = listing.head(path, _LONG_HEAD)
+        head = listing.head(path, LONG_HEAD)
         if re.search(rb'"(bbox|categories)"\s*:|"images"\s*:\s*\[\s*\{', head):
             sizes = dict(_BOX_SIZES)
             with contextlib.suppress(ValueError, LookupError, TypeError):  # It may be cut off.
@@ -208,7 +146,7 @@ def _coco(listing: _Listing) -> _ShapeMatch | None:
     return None
 
 
-def _voc(listing: _Listing) -> _ShapeMatch | None:
+def _voc(listing: Listing) -> _ShapeMatch | None:
     notes = listing.with_suffix(".xml")
     head = listing.head(notes[0], 1024) if notes else b""
     if not notes or not listing.pictures or not re.search(rb"<annotation[\s>]", head):
@@ -219,10 +157,10 @@ def _voc(listing: _Listing) -> _ShapeMatch | None:
     )
 
 
-def _yolo(listing: _Listing) -> _ShapeMatch | None:
+def _yolo(listing: Listing) -> _ShapeMatch | None:
     texts = listing.with_suffix(".txt")
     stems = listing.picture_stems if texts else frozenset()
-    labels = [path for path in texts if _LABELS.comparable(path.stem) in stems]
+    labels = [path for path in texts if LABELS.comparable(path.stem) in stems]
     # A cut line is left out, unless there is no other line.
     lines = listing.head(labels[0]).strip().splitlines() if labels else []
     if not lines or not all(map(_YOLO_LINE.fullmatch, lines[: max(1, len(lines) - 1)])):
@@ -232,13 +170,13 @@ def _yolo(listing: _Listing) -> _ShapeMatch | None:
     return _ShapeMatch(detail, sizes=_BOX_SIZES)
 
 
-def _icdar(listing: _Listing) -> _ShapeMatch | None:
+def _icdar(listing: Listing) -> _ShapeMatch | None:
     texts = listing.with_suffix(".txt")
     stems = listing.picture_stems if texts else frozenset()
     notes = [
         path
         for path in texts
-        if {stem := _LABELS.comparable(path.stem), stem.removeprefix("gt_")} & stems
+        if {stem := LABELS.comparable(path.stem), stem.removeprefix("gt_")} & stems
     ]
     line = rb"(\xef\xbb\xbf)?\s*-?\d+((\s*,\s*-?\d+){3}(\s*,|\s*$)|( \d+){3} \")"
     if not notes or not re.match(line, listing.head(notes[0], 1024), re.MULTILINE):
@@ -247,46 +185,46 @@ def _icdar(listing: _Listing) -> _ShapeMatch | None:
     return _ShapeMatch(detail, sizes={"classes": 1, **_BOX_SIZES})
 
 
-def _image_folder(listing: _Listing) -> _ShapeMatch | None:
+def _image_folder(listing: Listing) -> _ShapeMatch | None:
     masks = listing.masks
     pictures = [path for path in listing.pictures if str(path) not in masks]
     names = [path.as_posix() for path in pictures]
-    samples, level = _SPLITS.sort_by_class(names)
+    samples, level = SPLITS.sort_by_class(names)
     classes = {name for _, name, _ in samples} - {""}
-    if len(classes) < 2 or all(map(_SPLITS.part_of, classes)):
+    if len(classes) < 2 or all(map(SPLITS.part_of, classes)):
         return None
     paths = [path for path, name in zip(pictures, samples, strict=True) if name[1]]
     outside_paths = [path for path, name, _ in samples if not name]
     sizes = _common_size(listing, paths)
     splits = {part for _, name, part in samples if name}
     detail = f"{_plural(len(paths), 'picture')} in {len(classes)} classes"
-    detail += f" ({_short_list(sorted(classes))})"
+    detail += f" ({short_list(sorted(classes))})"
     detail += " and folders for training and validation" if len(splits) > 1 else ""
     folders = {"/".join(path.split("/")[: level + 1]) for path, name, _ in samples if name}
-    other_files = _SPLITS.other_files([path.as_posix() for path in listing.paths], folders)
+    other_files = SPLITS.other_files([path.as_posix() for path in listing.paths], folders)
     outside = "Left out, because they are in no folder of a class", outside_paths, "picture"
     left_out = "Left out, because they are masks of pictures beside them", sorted(masks), "picture"
     notes = [ReadingNote.from_names(*note) for note in (outside, other_files, left_out)]
     return _ShapeMatch(detail, _texts(sizes), {"classes": len(classes), **sizes}, notes)
 
 
-def _picture_table(listing: _Listing) -> _ShapeMatch | None:
+def _picture_table(listing: Listing) -> _ShapeMatch | None:
     candidates = [
         path
-        for path in listing.with_suffix(*_ALL_TABLES, ".txt", *_SPLITS.SET_TABLES)
-        if _LABELS.is_candidate(path.as_posix())
+        for path in listing.with_suffix(*ALL_TABLES, ".txt", *SPLITS.SET_TABLES)
+        if LABELS.is_candidate(path.as_posix())
     ]
     if not candidates or not listing.pictures:
         return None
     paths = [path for path in map(str, listing.pictures) if path not in listing.masks]
-    pictures = _LABELS.PictureNames(paths)
+    pictures = LABELS.PictureNames(paths)
     candidates = [path for path in candidates if not pictures.is_companion(path.as_posix())]
     candidates.sort(key=lambda path: (path.suffix == ".txt", not _is_training(path)))
     tables, is_whole = [], True
-    for path in candidates[: _MAX_READS // 2]:
+    for path in candidates[: MAX_READS // 2]:
         rows: list[list[str]] = []
         with suppress(ValueError):  # Another text file need not be a table.
-            head = listing.head(path, _LONG_HEAD)
+            head = listing.head(path, LONG_HEAD)
             is_whole = is_whole and not _is_cut(head)
             rows, _, _ = _rows(head)
         if len(rows) > 1 and len({len(row) for row in rows}) == 1:
@@ -295,20 +233,20 @@ def _picture_table(listing: _Listing) -> _ShapeMatch | None:
                 names, count = [f"column {n}" for n in range(1, len(rows[0]) + 1)], 0
             columns = [[*column] for column in zip(*rows[count:], strict=True)]
             labels = [f"{path.name}, row {n}" for n in range(len(rows) - count)]
-            tables.append(_LABELS.NamedColumns(path.as_posix(), names, columns, labels))
-    table = _LABELS.find_labels(tables, pictures)
-    samples, _ = _SPLITS.sort_by_class(paths)
-    if table is None or _LABELS.are_labels_of_folders(table, {p: name for p, name, _ in samples}):
+            tables.append(LABELS.NamedColumns(path.as_posix(), names, columns, labels))
+    table = LABELS.find_labels(tables, pictures)
+    samples, _ = SPLITS.sort_by_class(paths)
+    if table is None or LABELS.are_labels_of_folders(table, {p: name for p, name, _ in samples}):
         return None
     sizes = _common_size(listing, [PurePosixPath(path) for path in paths])
     labelled_paths = {path for row in table.rows for path in row.pictures}
-    detail = f"{_short_list(table.paths)} and {_plural(len(paths), 'picture')}"
+    detail = f"{short_list(table.paths)} and {_plural(len(paths), 'picture')}"
     data_sizes = dict(sizes)
     open_columns: Sequence[str] = ()
     open_settings = {}
     try:
-        label_columns, cells = _LABELS.choose_label(table)
-        detail += f"; predicted is {_short_list(label_columns)}"
+        label_columns, cells = LABELS.choose_label(table)
+        detail += f"; predicted is {short_list(label_columns)}"
         classes = {cell for cell in cells if cell.casefold() not in MISSING_VALUES}
         if 2 * len(classes) <= len(cells) and len(classes) > 1:
             data_sizes["classes"] = len(classes)
@@ -333,7 +271,7 @@ def _texts(values: Mapping[str, int]) -> dict[str, str]:
     return {key: str(value) for key, value in values.items()}
 
 
-def _common_size(listing: _Listing, paths: Sequence[PurePosixPath]) -> dict[str, int]:
+def _common_size(listing: Listing, paths: Sequence[PurePosixPath]) -> dict[str, int]:
     """Return channels and side that suit some of the pictures."""
     sample_paths = [paths[0], paths[len(paths) // 2], paths[-1]]
     picture_sizes = [_picture_size(listing.head(path)) for path in sample_paths]
@@ -355,7 +293,7 @@ def _picture_size(head: bytes) -> tuple[int, int]:
     return 3, 64
 
 
-def _arrays(listing: _Listing) -> _ShapeMatch | None:
+def _arrays(listing: Listing) -> _ShapeMatch | None:
     paths = listing.with_suffix(".npz", ".npy")
     has_targets = any(_TARGETS.search(path.stem.lower()) for path in paths)
     for path in paths if has_targets or listing.with_suffix(".npz") else ():
@@ -364,11 +302,11 @@ def _arrays(listing: _Listing) -> _ShapeMatch | None:
             (method,) = struct.unpack_from("<H", head, 8)
             head = head[30 + sum(struct.unpack_from("<HH", head, 26)) :]
             if method == zipfile.ZIP_DEFLATED:
-                head = zlib.decompressobj(wbits=-15).decompress(head, _HEAD)
-        header = re.search(rb"'descr': '(.*?)'.*?'shape': \(([\d, ]+)\)", head[:_HEAD])
+                head = zlib.decompressobj(wbits=-15).decompress(head, HEAD)
+        header = re.search(rb"'descr': '(.*?)'.*?'shape': \(([\d, ]+)\)", head[:HEAD])
         if header is not None and not _TARGETS.search(path.stem.lower()):
             shape = [int(length) for length in header[2].split(b",") if length.strip()]
-            return _ShapeMatch(_short_list([p.name for p in paths]), sizes=_array_sizes(shape[1:]))
+            return _ShapeMatch(short_list([p.name for p in paths]), sizes=_array_sizes(shape[1:]))
     return None
 
 
@@ -382,16 +320,16 @@ def _array_sizes(shape: Sequence[int]) -> dict[str, int]:
     return {"channels": 1, "side": height} if list(shape) == [height, height] else {}
 
 
-def _table(listing: _Listing) -> _ShapeMatch | None:
-    tables = listing.with_suffix(*_ALL_TABLES, ".parquet")
-    texts = [] if tables else listing.with_suffix(".txt", *_SPLITS.SET_TABLES)
+def _table(listing: Listing) -> _ShapeMatch | None:
+    tables = listing.with_suffix(*ALL_TABLES, ".parquet")
+    texts = [] if tables else listing.with_suffix(".txt", *SPLITS.SET_TABLES)
     # A logo beside a table makes no dataset of pictures.
     if len(listing.pictures) > len(tables) or not (tables or texts):
         return None
     tables = tables or texts
     path = next((p for p in tables if _is_training(p)), tables[0])
-    names = _short_list([p.name for p in tables])
-    head = listing.head(path, _LONG_HEAD)
+    names = short_list([p.name for p in tables])
+    head = listing.head(path, LONG_HEAD)
     if head[:4] == b"PAR1":
         return _ShapeMatch(f"{names}; Parquet needs the package pyarrow on each node")
     if b"\0" in head and not texts:
@@ -413,17 +351,17 @@ def _table(listing: _Listing) -> _ShapeMatch | None:
         encoding = encoding_of(head[: head.rfind(b"\n")] if _is_cut(head) else head)
         if encoding in ENCODING_NOTES:
             notes.append(ReadingNote.from_names(ENCODING_NOTES[encoding], [path.name]))
-        tests = [p for p in tables if _SPLITS.part_of(p.name) == "test" and p != path]
-        test_rows = {p.name: _rows(listing.head(p, _LONG_HEAD))[0] for p in tests[:_MAX_TESTS]}
+        tests = [p for p in tables if SPLITS.part_of(p.name) == "test" and p != path]
+        test_rows = {p.name: _rows(listing.head(p, LONG_HEAD))[0] for p in tests[:_MAX_TESTS]}
         test_names = {p: r[0] for p, r in test_rows.items() if len(r) > 1 and is_header(r)}
         other_paths = [p.as_posix() for p in listing.paths if p not in tables]
-        others = _LABELS.PictureNames(other_paths)
+        others = LABELS.PictureNames(other_paths)
         return _columns(names, rows, notes, test_names, others)
     return _ShapeMatch(names) if not texts and re.search(rb"[\t;|,]", head) else None
 
 
 def _is_cut(head: bytes) -> bool:
-    return len(head) >= _LONG_HEAD - 4
+    return len(head) >= LONG_HEAD - 4
 
 
 def _rows(head: bytes) -> tuple[list[list[str]], list[str], str]:
@@ -463,8 +401,8 @@ def _columns(
     missing_note = ", some values missing, which become the mean of their column"
     is_named = len(rows) > 1 and is_header(rows)
     titles = rows[0] if is_named else [f"column {number + 1}" for number in range(len(rows[0]))]
-    used_columns, unused = _LABELS.used_columns(titles, columns, MISSING_NUMBERS, others)
-    target, reason = _LABELS.usual_target(titles, test_names)
+    used_columns, unused = LABELS.used_columns(titles, columns, MISSING_NUMBERS, others)
+    target, reason = LABELS.usual_target(titles, test_names)
     last = (used_columns or [len(titles) - 1])[-1]
     target = target if target in used_columns else last
     widths = [
@@ -517,26 +455,21 @@ def _format(cells: Sequence[str], decimal: str) -> Format:
 
 def _open_setting(cells: Sequence[str], decimal: str) -> tuple[str, str]:
     """Return the setting that decides how to read an ambiguous column, and a placeholder."""
-    try:
+    with suppress(ValueError):
         format_of(cells, decimal, "day first")
-    except ValueError:
-        return "decimal", "SIGN"
-    return "dates", "ORDER"
+        return "dates", "ORDER"
+    return "decimal", "SIGN"
 
 
 def _is_training(path: PurePosixPath) -> bool:
-    return "train" in path.name.lower() or _SPLITS.part_of(path.name) == "training"
+    return "train" in path.name.lower() or SPLITS.part_of(path.name) == "training"
 
 
 def _plural(number: int, noun: str) -> str:
     return f"{number_format.count(number)} {noun}{'' if number == 1 else 's'}"
 
 
-def _short_list(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
-
-
-_SHAPES: tuple[tuple[str, str, Callable[[_Listing], _ShapeMatch | None]], ...] = (
+_SHAPES: tuple[tuple[str, str, Callable[[Listing], _ShapeMatch | None]], ...] = (
     ("cifar-10", "CIFAR-10", partial(_cifar, 10, _BATCHES, "test_batch", "batches.meta")),
     ("cifar-100", "CIFAR-100", partial(_cifar, 100, ["train"], "test", "meta")),
     ("idx", "IDX files, the form of MNIST", _idx),
@@ -548,90 +481,4 @@ _SHAPES: tuple[tuple[str, str, Callable[[_Listing], _ShapeMatch | None]], ...] =
     ("image-folder", "pictures in a folder for each class", _image_folder),
     ("arrays", "NumPy arrays", _arrays),
     ("table", "a table", _table),
-)
-
-
-def misfit_message(files: Sequence[FileEntry], read: ReadBytes) -> str:
-    """Return what the files of a dataset are that no loader fits, and what to do."""
-    listing = _Listing(files, read)
-    listing.reads_left = _MAX_READS
-    suffixes = Counter(path.suffix.lower() or "without suffix" for path in listing.paths)
-    counts = [f"{number_format.count(n)} {suffix}" for suffix, n in suffixes.most_common()]
-    content = f"these files ({_short_list(counts)})" if counts else "a dataset without files"
-    hint = f"{_FORMS}; convert the data, or import a loader of your own"
-    with suppress(OSError, ValueError, LookupError, zlib.error):
-        hint = next(filter(None, (find(listing) for find in _NEAR_MISSES)), hint)
-    return f"No loader of the gallery fits {sanitize(f'{content}: {hint}', 500)}."
-
-
-def _json_lines(listing: _Listing) -> str:
-    is_lines = bool(listing.with_suffix(".jsonl", ".ndjson"))
-    for path in listing.with_suffix(".json")[:1]:
-        is_lines |= bool(re.match(rb"\s*\{[^\n]*\}\s*\n\s*\{", listing.head(path, _LONG_HEAD)))
-    advice = (
-        "convert JSON lines to CSV with a column for each key, such as text and label; free text "
-        "needs a loader of your own"
-    )
-    return advice if is_lines else ""
-
-
-def _text_folders(listing: _Listing) -> str:
-    texts = [path.as_posix() for path in listing.with_suffix(".txt")]
-    classes = sorted({name for _, name, _ in _SPLITS.sort_by_class(texts)[0]} - {""})
-    if listing.pictures or len(classes) < 2 or all(map(_SPLITS.part_of, classes)):
-        return ""
-    return (
-        f"texts in a folder for each class ({_short_list(classes)}) are free text, which needs a "
-        "loader of your own"
-    )
-
-
-def _separate_targets(listing: _Listing) -> str:
-    texts = listing.with_suffix(*_ALL_TABLES, ".txt")
-    targets = [path.name for path in texts if re.match("y([^a-z]|$)", path.stem.lower())]
-    samples = [path.name for path in texts if re.match("x([^a-z]|$)", path.stem.lower())]
-    if not targets or not samples:
-        return ""
-    return (
-        f"samples and targets are in files of their own ({_short_list([*samples[:1], *targets])}); "
-        "join them to one CSV with the target as the last column, or save them as arrays such as "
-        "x_train.npy and y_train.npy"
-    )
-
-
-def _bare_names(listing: _Listing) -> str:
-    names = [p.name for p in listing.paths if not p.suffix and not _NO_DATA.search(p.name)]
-    if 2 * len(names) < len(listing.paths) or not names:
-        return ""
-    return (
-        f"{_short_list(names)} {'has' if len(names) == 1 else 'have'} no suffix; give a table .csv,"
-        " .tsv or .txt, or import a loader of your own"
-    )
-
-
-def _bare_pictures(listing: _Listing) -> str:
-    advice = (
-        "put the pictures into a folder for each class, or add a table with the label of each "
-        "picture, or import a loader of your own"
-    )
-    return advice if listing.pictures else ""
-
-
-def _bare_tables(listing: _Listing) -> str:
-    names = [path.name for path in listing.with_suffix(*_ALL_TABLES)]
-    if not names:
-        return ""
-    return (
-        f"{_short_list(names)} {'is' if len(names) == 1 else 'are'} no complete table; write a row "
-        "for each sample, with the same columns in each, one of them to predict"
-    )
-
-
-_NEAR_MISSES: tuple[Callable[[_Listing], str], ...] = (
-    _json_lines,
-    _text_folders,
-    _separate_targets,
-    _bare_pictures,
-    _bare_names,
-    _bare_tables,
 )

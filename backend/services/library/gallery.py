@@ -27,7 +27,8 @@ from backend.records.library.gallery import (
 from backend.records.library.item import TRAINING_DETAIL, Kind, LibraryItem
 from backend.services.context.example import EXAMPLE
 from backend.services.jobs.job_file import read_job_file
-from backend.services.library.dataset_shapes import misfit_message, recognize_shape
+from backend.services.library.dataset_misfits import misfit_message
+from backend.services.library.dataset_shapes import recognize_shape
 from backend.services.library.service import LibraryService
 
 GALLERY = EXAMPLE.parent
