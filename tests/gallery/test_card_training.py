@@ -19,7 +19,7 @@ from tests.gallery.figures import SERVICE, build
 MODELS = SERVICE.list(Kind.MODEL)
 CLASSES, STEPS = 4, 40
 LEAST_SIDE = 32
-QUICK = ("lenet-5", "mlp")
+QUICK = ("lenet-5", "mlp", "mlp-numbers")
 """The others take ten seconds and more."""
 SMALL_DETECTOR = {"backbone": "resnet-18", "width": 32, "first": 16, "anchor": 16}
 
@@ -37,18 +37,21 @@ def settings_of(entry: GalleryEntry) -> dict[str, object]:
     """Return the settings of four classes and small pictures, which are quick to train."""
     settings = entry.card.settings
     if "features" in settings:
-        return {"classes": CLASSES, "features": 13}
+        return {"features": 13, **({"classes": CLASSES} if "classes" in settings else {})}
     side = max(LEAST_SIDE, int(settings["side"].minimum or 0))
     detector_settings = SMALL_DETECTOR if entry.card.task == "detection" else {}
     return {"classes": CLASSES, "channels": 3, "side": side, **detector_settings}
 
 
 def batch_of(settings: dict[str, object], count: int) -> tuple[torch.Tensor, Any]:
-    """Return gratings of four directions, bright boxes, or rows around four points."""
+    """Return gratings of four directions, bright boxes, or rows around four points, with prices."""
     labels = torch.arange(count) % CLASSES
     if "features" in settings:
         points = torch.randn(CLASSES, 13, generator=torch.Generator().manual_seed(7))
-        return points[labels] + 0.5 * torch.randn(count, 13), labels
+        rows = points[labels] + 0.5 * torch.randn(count, 13)
+        # Prices in a currency with many zeros.
+        prices = 250_000 + 40_000 * (rows @ points[0])[:, None]
+        return rows, labels if "classes" in settings else prices
     side = int(str(settings["side"]))
     if "backbone" in settings:
         pictures, targets = torch.rand(count, 3, side, side) * 0.2, []

@@ -14,7 +14,9 @@ MODELS = SERVICE.list(Kind.MODEL)
 sizes = st.dictionaries(
     st.sampled_from(["classes", "channels", "side", "features"]), st.integers(1, 4000)
 )
-shapes = st.builds(DataShape, st.sampled_from(["", "classification", "detection"]), sizes)
+shapes = st.builds(
+    DataShape, st.sampled_from(["", "classification", "detection", "regression"]), sizes
+)
 
 
 def first(shape: DataShape) -> GalleryEntry:
@@ -32,6 +34,7 @@ def first(shape: DataShape) -> GalleryEntry:
         ("classification", {"classes": 10, "channels": 1, "side": 8}, "mlp"),
         ("classification", {"classes": 3, "features": 13}, "mlp"),
         ("", {"features": 13}, "mlp"),
+        ("regression", {"features": 13}, "mlp-numbers"),
         ("detection", {"classes": 80, "channels": 3, "side": 256}, "retinanet"),
         ("detection", {"channels": 3, "side": 256}, "retinanet"),
         ("", {}, "lenet-5"),

@@ -34,7 +34,7 @@ GALLERY = EXAMPLE.parent
 CARD, FIGURES, PARTS = "card.toml", "figures.json", "parts"
 _OWN_MODULES = {path.name: path for path in (Path(cells.__file__),)}
 """Modules of the program itself that an entry can have as a part."""
-TASKS = ("classification", "detection")
+TASKS = ("classification", "detection", "regression")
 _SIZE_KEYS = ("classes", "channels", "side", "features")
 
 
@@ -158,7 +158,7 @@ class GalleryService:
         sizes = dict(suggestion.data_sizes) if suggestion is not None else {}
         task = self.show(suggestion.entry).card.task if suggestion is not None else ""
         if task not in TASKS:
-            task = TASKS[0] if "classes" in sizes else ""
+            task = TASKS[0] if "classes" in sizes else TASKS[2] if "features" in sizes else ""
         if loader:
             entry_file = Kind.LOADER.entry_file
             constants = _constants(self._library.text(Kind.LOADER, loader, entry_file))

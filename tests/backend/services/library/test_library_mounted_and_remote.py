@@ -19,6 +19,7 @@ from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot
 from backend.records.base.remote_root import RemoteRoot
 from backend.records.jobs.job_file import parse_job
+from backend.records.library.gallery import DataShape
 from backend.records.library.item import Kind
 from backend.records.nodes import health
 from backend.records.nodes.reading import NodeReading, Presence
@@ -72,6 +73,10 @@ def test_a_loader_is_suggested_by_the_first_bytes_of_the_files(site: DataSite) -
     message = "This looks like a table: iris.csv with 3 columns; predicted is kind."
     assert suggestion.message == message
     assert suggestion.data_sizes == {"features": 2, "classes": 2}
+    assert services.gallery.data_shape("iris").task == "classification"
+    (source / "iris.csv").write_text("rooms,price\n1,2.5\n3,4.25\n5,6.125\n7,8.0625\n")
+    services.library.import_item(Kind.DATASET, source, "homes")
+    assert services.gallery.data_shape("homes") == DataShape("regression", {"features": 1})
     item = services.gallery.add(suggestion.entry, suggestion.settings, "iris")
     assert item.reference == "iris@1"
     with pytest.raises(BackendError, match="There is no dataset “roses”"):
