@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from backend.records.base.cells import NOT_ALIKE
+from backend.training.user_code import UserCodeError
 from tests.gallery.datasets import files, open_data
+from tests.gallery.test_suggestions import suggest_loader
 from tests.gallery.test_table_loader import FLOWERS, flowers, rows
 
 ROWS = [(n + 5, n % 2, n * n, "xyz"[n % 3]) for n in range(12)]
@@ -43,6 +46,69 @@ def test_the_column_to_predict_is_shown_by_the_test_file_or_a_name(
     assert training.classes == ["0", "1"]
     reasons = {note["reason"] for note in training.reading_notes}
     assert {text for text in reasons if text.startswith("Predicted")} == {reason} - {""}
+
+
+def lines(*columns: Callable[[int], object]) -> str:
+    """A table without names of 20 rows, whose cells are functions of the row."""
+    return "".join("\t".join(str(column(n)) for column in columns) + "\n" for n in range(1, 21))
+
+
+def measured(n: int) -> float:
+    return n * n * 0.37 % 7
+
+
+def letters(n: int) -> str:
+    return "MB"[n % 2]
+
+
+def sentence(n: int) -> str:
+    return f"see you at {n}"
+
+
+GUESS = "Predicted as a guess, because it is last; target=… sets another"
+TARGETS: dict[str, tuple[str, str, str]] = {
+    "texts at the end": (lines(measured, measured, letters), "column 3", ""),
+    "numbers of classes at the end": (lines(measured, lambda n: n % 3), "column 2", ""),
+    "numbers at the end": (lines(measured, measured), "column 2", GUESS),
+    "years at the end": (lines(letters, lambda n: 1990 + n % 5), "column 2", GUESS),
+    "several columns of texts": (lines(letters, measured, letters), "column 3", GUESS),
+    "flags among numbers": (
+        lines(measured, measured, lambda n: n % 2, measured), "column 4", GUESS),
+    "texts among texts": (lines(letters, letters, measured), "column 3", GUESS),
+    "a message at the end": (
+        lines(letters, sentence), "column 1", "Predicted, because most texts of the others occur"),
+    "letters first": (
+        lines(letters, measured, measured), "",
+        "“column 1” has classes such as B and M, and the last column “column 3” has numbers; set "
+        "target to one of the two"),
+    "letters behind a number": (lines(lambda n: n * 7, letters, measured), "", "“column 2” has"),
+    "classes first": (lines(lambda n: n % 3 + 1, measured, measured), "", "such as 1 and 2"),
+    "a name at the end": (
+        lines(measured, letters, sentence), "",
+        "most texts of the last column “column 3” occur once, so it is no target; set target to "
+        "one of column 1, column 2"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", TARGETS)
+def test_import_and_loader_guess_a_target_with_a_word_or_ask(tmp_path: Path, form: str) -> None:
+    table, target, message = TARGETS[form]
+    suggestion = suggest_loader({"a.data": table})
+    assert suggestion is not None
+    assert message in suggestion.message
+    assert ("predicted is" in suggestion.message) is bool(target)
+    folder = files(tmp_path / "d", **{"a.data": table})
+    if not target:
+        with pytest.raises(UserCodeError, match=message):
+            open_data("table", folder, tmp_path)
+        training = open_data("table", folder, tmp_path, target="column 1").training
+        assert not [n for n in training.reading_notes if n["reason"].startswith("Predicted")]
+        return
+    assert f"predicted is {target}." in suggestion.message
+    notes = open_data("table", folder, tmp_path).training.reading_notes
+    guesses = [note for note in notes if note["reason"].startswith("Predicted")]
+    assert [note["names"] for note in guesses] == [[target]] * bool(message)
+    assert all(note["reason"].startswith(message) for note in guesses)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from backend.records.base.cells import (
     MISSING_NUMBERS,
     MISSING_VALUES,
     NOT_ALIKE,
+    NUMBER,
     Format,
     decoded,
     delimiter_of,
@@ -85,7 +86,7 @@ def recognize_shape(files: Sequence[FileEntry], read: ReadBytes) -> Suggestion |
             swallowed(error)
             continue
         if match is not None:
-            messages = [f"This looks like {title}: {sanitize(match.detail, 200)}."]
+            messages = [f"This looks like {title}: {sanitize(match.detail, 400)}."]
             messages += [note.message for note in match.notes if note.count]
             return Suggestion(
                 entry,
@@ -402,20 +403,26 @@ def _columns(
     is_named = len(rows) > 1 and is_header(rows)
     titles = rows[0] if is_named else [f"column {number + 1}" for number in range(len(rows[0]))]
     used_columns, unused = LABELS.used_columns(titles, columns, MISSING_NUMBERS, others)
-    target, reason = LABELS.usual_target(titles, test_names)
-    last = (used_columns or [len(titles) - 1])[-1]
-    target = target if target in used_columns else last
+    target, reason, question = -1, "", ""
+    possible_targets = used_columns or [len(titles) - 1]
+    try:
+        target, reason = LABELS.choose_target(
+            titles, columns, possible_targets, test_names, MISSING_NUMBERS, NUMBER.fullmatch
+        )
+    except ValueError as error:
+        question = str(error)
     widths = [
         1 if formats[n].kind != "texts" else len(set(known_cells[n]))
         for n in used_columns
         if n != target
     ]
-    sizes = {"features": sum(widths)}
+    sizes = {} if question else {"features": sum(widths)}
     classes = {*usual_spellings(known_cells[target]).values()}
     is_whole = all(re.fullmatch(r"[+-]?[0-9]+([.,]0*)?", cell) for cell in classes)
     is_text = formats[target].kind == "texts"
     repeat = 2 * len(classes) <= len(known_cells[target])
-    if len(classes) > 1 and (is_text or (is_whole and repeat and len(classes) <= _MAX_CLASSES)):
+    is_class = is_text or (is_whole and repeat and len(classes) <= _MAX_CLASSES)
+    if len(classes) > 1 and is_class and not question:
         sizes["classes"] = len(classes)
     settings = {"missing": "mean"} if is_missing else {}
     notes += [ReadingNote.from_names(note, names, "column") for note, names in unused.items()]
@@ -433,14 +440,16 @@ def _columns(
     ]
     notes.append(ReadingNote.from_names(NOT_ALIKE, pairs, "text"))
     detail = f"{file_names} with {len(columns)} columns{missing_note if is_missing else ''}"
-    detail += f"; predicted is {titles[target]}"
-    if target != last:
+    detail += f"; {question or f'predicted is {titles[target]}'}"
+    if reason:
         notes.insert(0, ReadingNote.from_names(reason, [titles[target]], "column"))
     open_settings = dict(
         _open_setting(columns[n], decimal)
         for n in used_columns
         if formats[n].note.startswith(_AMBIGUOUS)
     )
+    if question:
+        open_settings["target"] = "COLUMN"
     choices = {"target": tuple(titles)}
     return _ShapeMatch(detail, settings, sizes, notes, choices, open_settings)
 

@@ -4,7 +4,7 @@ import itertools
 import os
 import re
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -27,6 +27,8 @@ INDEX_NAME = re.compile(
 )
 """Names of a column that may number the rows."""
 MOST_EXAMINED = 1000
+LEAST_ROWS, MOST_TEXTS = 10, 50
+GUESS = "Predicted as a guess, because it is last; target=… sets another"
 FLAGS = dict.fromkeys(("0", "-1", "0.0", "False", "false"), False)
 FLAGS |= dict.fromkeys(("1", "1.0", "True", "true"), True)
 
@@ -241,8 +243,79 @@ def is_file_name(cells: Sequence[str], files: PictureNames) -> bool:
     return 2 * len({files.find(name) for name in names} - {""}) > len(cells)
 
 
+def choose_target(
+    names: Sequence[str],
+    columns: Sequence[Sequence[str]],
+    used: Sequence[int],
+    test_names: Mapping[str, Sequence[str]],
+    missing: Collection[str],
+    is_number: Callable[[str], object],
+) -> tuple[int, str]:
+    """The column to predict, and why, unless that is plain.
+
+    Args:
+        used: The columns that can be it, one or more.
+        test_names: The columns of the tables for testing, by their path.
+        missing: Texts in lower case that mean no value.
+
+    Raises:
+        ValueError: It is open which column is meant; the message names them.
+    """
+    column, reason = usual_target(names, test_names)
+    last = used[-1]
+    if column in used:
+        return column, reason if column != last else ""
+    cells = {
+        n: [
+            c
+            for c in columns[n][:: len(columns[n]) // MOST_EXAMINED + 1]
+            if c.casefold() not in missing
+        ]
+        for n in used
+    }
+    texts = {n for n in used if 2 * sum(map(bool, map(is_number, cells[n]))) < len(cells[n])}
+    other_texts = {n for n in texts if len(cells[n]) >= LEAST_ROWS and not repeats(cells[n])}
+    if last in other_texts:
+        columns_left = [n for n in used if n not in other_texts]
+        if len(columns_left) == 1:
+            return columns_left[0], "Predicted, because most texts of the others occur once"
+        raise ValueError(
+            f"most texts of the last column “{names[last]}” occur once, so it is no target; set "
+            f"target to one of {join_names([names[n] for n in columns_left or used])}"
+        )
+    classes = [n for n in used if are_classes(cells[n], n in texts)]
+    is_measured = last not in texts and not (
+        repeats(cells[last]) and all(re.fullmatch(r"[+-]?\d+([.,]0*)?", c) for c in cells[last])
+    )
+    if is_measured and len(classes) == 1 and classes[0] in used[:2]:
+        values = " and ".join(sorted({*cells[classes[0]]})[:2])
+        raise ValueError(
+            f"“{names[classes[0]]}” has classes such as {values}, and the last column "
+            f"“{names[last]}” has numbers; set target to one of the two"
+        )
+    return last, "" if classes == [last] else GUESS
+
+
+def repeats(cells: Sequence[str]) -> bool:
+    """Whether at most half of the cells are different."""
+    return 2 * len({*cells}) <= len(cells)
+
+
+def are_classes(cells: Sequence[str], are_texts: bool) -> bool:
+    """Whether a column has a few texts, or whole numbers that count from 0 or 1."""
+    values = {*cells}
+    if not repeats(cells) or len(values) < 2:
+        return False
+    if are_texts:
+        return len(values) <= MOST_TEXTS
+    if not all(re.fullmatch(r"\d([.,]0*)?|10", value) for value in values):
+        return False
+    numbers = sorted({int(re.split("[.,]", value)[0]) for value in values})
+    return numbers in ([*range(len(numbers))], [*range(1, len(numbers) + 1)])
+
+
 def usual_target(names: Sequence[str], test_names: Mapping[str, Sequence[str]]) -> tuple[int, str]:
-    """The column to predict, and why it is not the last one.
+    """The column that a file or its name shows as the one to predict, and why; -1 if there is none.
 
     Args:
         test_names: The columns of the tables for testing, by their path.
@@ -253,8 +326,10 @@ def usual_target(names: Sequence[str], test_names: Mapping[str, Sequence[str]]) 
             return absent[0], f"Predicted, because {path} lacks it"
     usual = {name.strip().casefold(): n for n, name in reversed([*enumerate(names)])}
     last = names[-1].strip().casefold()
-    label = last if last in LABEL_COLUMNS else next((n for n in LABEL_COLUMNS if n in usual), last)
-    return usual[label], "Predicted, because of its name"
+    if last in LABEL_COLUMNS:
+        return len(names) - 1, ""
+    column = next((usual[label] for label in LABEL_COLUMNS if label in usual), -1)
+    return column, "Predicted, because of its name"
 
 
 def parts_of_lists(

@@ -11,8 +11,17 @@ import re
 
 import numpy
 import torch
-from cells import MISSING_NUMBERS, MISSING_VALUES, NOT_ALIKE, Format, format_of, like_pairs, sign_of
-from labels import PictureNames, is_candidate, used_columns, usual_target
+from cells import (
+    MISSING_NUMBERS,
+    MISSING_VALUES,
+    NOT_ALIKE,
+    NUMBER,
+    Format,
+    format_of,
+    like_pairs,
+    sign_of,
+)
+from labels import PictureNames, choose_target, is_candidate, used_columns
 from notes import Notes
 from splits import SET_TABLES, TABLE_SUFFIXES, divide, files, part_of
 from tables import join_names, numbered_names, numbers, read_table, target_of
@@ -187,13 +196,13 @@ class Table:
                 f"the table has {len(used)} column(s) with values, but features and a target need "
                 f"two or more; {omissions or 'check what is between columns'}"
             )
-        target_column, reason = usual_target(self.names, self.test_names)
         if TARGET:
             target_column = self.names.index(TARGET)
-        elif target_column not in used:
-            target_column = used[-1]
-        elif target_column != used[-1]:
-            self.notes.add(reason, [self.names[target_column]], "column")
+        else:
+            target_column, reason = choose_target(
+                self.names, columns, used, self.test_names, MISSING_NUMBERS, NUMBER.fullmatch
+            )
+            self.notes.add(reason, [self.names[target_column]] if reason else [], "column")
         self.feature_columns = [n for n in used if n != target_column]
         return target_column
 
