@@ -80,9 +80,14 @@ def pytest_runtest_logfinish() -> None:
 def pytest_runtest_teardown(
     item: pytest.Item, nextitem: pytest.Item | None
 ) -> Generator[None, None, None]:
-    """Delete the windows of a file after its last test: each new style would be applied to them."""
+    """Delete the windows of a file after its last test: each new style would be applied to them.
+
+    So are the folders of users' code: processes get their list in a variable, of 128 kB at most.
+    """
     yield
     is_last_of_file = nextitem is None or nextitem.path != item.path
+    if is_last_of_file and "backend.training.user_code.sources" in sys.modules:
+        forget_user_folders()
     if is_last_of_file and isinstance(QCoreApplication.instance(), QApplication):
         for widget in QApplication.topLevelWidgets():
             # Those of a plot are pyqtgraph's own, which ends them in an order of its own.
@@ -93,6 +98,15 @@ def pytest_runtest_teardown(
         gc.collect()
         # As the window does with what stays: 760,000 objects are not searched after each file.
         gc.freeze()
+
+
+def forget_user_folders() -> None:
+    from backend.training.user_code.sources import VARIABLE, known_sources
+
+    folders = {str(source.folder) for source in known_sources.values()}
+    sys.path[:] = [folder for folder in sys.path if folder not in folders]
+    known_sources.clear()
+    os.environ.pop(VARIABLE, None)
 
 
 def pytest_unconfigure() -> None:

@@ -32,7 +32,8 @@ from types import CodeType, ModuleType
 from typing import Any
 
 PREFIX = "_ringmaster_user_"
-_VARIABLE = "RINGMASTER_USER_SOURCES"
+VARIABLE = "RINGMASTER_USER_SOURCES"
+"""Of processes that are started here: the folders and their names, as JSON."""
 
 
 class UserSource:
@@ -202,7 +203,7 @@ def register(folder: Path, name: str) -> UserSource:
     importlib.invalidate_caches()
     source = known_sources.setdefault(name, UserSource(folder, name))
     sources = [(str(source.folder), source.name) for source in known_sources.values()]
-    os.environ[_VARIABLE] = json.dumps(sources)
+    os.environ[VARIABLE] = json.dumps(sources)
     if str(folder) not in sys.path:
         # Last: a user's queue.py must not replace the standard library's for other code.
         sys.path.append(str(folder))
@@ -213,5 +214,5 @@ def register(folder: Path, name: str) -> UserSource:
 
 # Every main module is listed by this name; only that of a worker process has it itself.
 if getattr(sys.modules.get("__mp_main__"), "__name__", "") == "__mp_main__":
-    for _folder, _name in json.loads(os.environ.get(_VARIABLE, "[]")):
+    for _folder, _name in json.loads(os.environ.get(VARIABLE, "[]")):
         register(Path(_folder), _name)

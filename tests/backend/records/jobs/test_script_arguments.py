@@ -171,7 +171,7 @@ def test_values_of_an_argument_are_typed_as_those_of_a_setting(
         ("1..4.5", None, False),
         ("1e-4..1:log", None, False),
         ("0..1:5", None, False),
-        ("0..1:5", "0", True),
+        ("0..4:5", "0", True),
         ({"from": 1, "to": 4}, "2", True),
         ({"from": 1, "to": 4}, "0.5", False),
         ({"from": 1.0, "to": 4}, "2", False),
