@@ -87,7 +87,12 @@ def recognize_shape(files: Sequence[FileEntry], read: ReadBytes) -> Suggestion |
             continue
         if match is not None:
             messages = [f"This looks like {title}: {sanitize(match.detail, 400)}."]
-            messages += [note.message for note in match.notes if note.count]
+            samples = [path.as_posix() for path in listing.submissions]
+            left_out = ReadingNote.from_names(
+                "Left out, because they are samples of answers", samples, "file"
+            )
+            notes = [*match.notes, left_out]
+            messages += [note.message for note in notes if note.count]
             return Suggestion(
                 entry,
                 title,
@@ -236,8 +241,10 @@ def _picture_table(listing: Listing) -> _ShapeMatch | None:
             labels = [f"{path.name}, row {n}" for n in range(len(rows) - count)]
             tables.append(LABELS.NamedColumns(path.as_posix(), names, columns, labels))
     table = LABELS.find_labels(tables, pictures)
+    if table is None or any(LABELS.has_boxes(t.names) for t in tables if t.path in table.paths):
+        return None
     samples, _ = SPLITS.sort_by_class(paths)
-    if table is None or LABELS.are_labels_of_folders(table, {p: name for p, name, _ in samples}):
+    if LABELS.are_labels_of_folders(table, {p: name for p, name, _ in samples}):
         return None
     sizes = _common_size(listing, [PurePosixPath(path) for path in paths])
     labelled_paths = {path for row in table.rows for path in row.pictures}

@@ -10,8 +10,15 @@ from urllib.parse import unquote
 
 from splits import CONTAINER, part_of, part_of_folder
 
-NO_LABELS = re.compile(r"(^|[^a-z])(submissions?|(eval_)?partition|train_test_split)([^a-z]|$)")
-"""Words in the name of a file whose labels are samples of an answer, or sets."""
+SUBMISSION = re.compile(r"(^|[^a-z])(sample)?submissions?([^a-z]|$)")
+"""Words in the name of a file whose labels are samples of an answer."""
+NO_LABELS = re.compile(r"(^|[^a-z])((eval_)?partition|train_test_split)([^a-z]|$)")
+"""Words in the name of a file whose labels are sets."""
+BOX_COLUMNS = (
+    {"xmin", "ymin", "xmax", "ymax"}, {"x1", "y1", "x2", "y2"}, {"left", "top", "right", "bottom"},
+    {"x", "y", "width", "height"}, {"x", "y", "w", "h"}, {"bbox"}, {"bboxes"}, {"boundingbox"},
+)  # fmt: skip
+"""Names of columns, without signs, that are the sides of a box."""
 SPLIT_COLUMNS = {"split", "set", "subset", "usage", "partition", "dataset", "data set", "data_set"}
 LABEL_COLUMNS = (
     *("label", "labels", "class_name", "classname", "class name", "class", "classes"),
@@ -139,8 +146,31 @@ class LabelTable(NamedTuple):
 
 def is_candidate(path: str) -> bool:
     """Whether the file of a name can have labels."""
-    name = path.replace("\\", "/").rpartition("/")[2].lower()
-    return not NO_LABELS.search(name)
+    return not NO_LABELS.search(words_of_name(path)) and not is_submission(path)
+
+
+def is_submission(path: str) -> bool:
+    """Whether a file is named as a sample of an answer, such as sampleSubmission.csv."""
+    return bool(SUBMISSION.search(words_of_name(path)))
+
+
+def words_of_name(path: str) -> str:
+    """The name of a file in lower case, with _ between the words of camelCase."""
+    name = path.replace("\\", "/").rpartition("/")[2]
+    return re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+
+def has_boxes(names: Collection[str]) -> bool:
+    """Whether columns are the sides of boxes."""
+    plain_names = {re.sub(r"\W|_", "", name.casefold()) for name in names}
+    return any(columns <= plain_names for columns in BOX_COLUMNS)
+
+
+def box_advice(path: str) -> str:
+    return (
+        f"{path} has boxes, which are read in the forms of COCO, VOC and YOLO; convert it, or set "
+        "target of the loader picture-table to read one label for each picture"
+    )
 
 
 def without_header(table: NamedColumns) -> NamedColumns:
