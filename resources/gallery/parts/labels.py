@@ -4,6 +4,7 @@ import itertools
 import os
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -28,13 +29,16 @@ LABEL_COLUMNS = (
 EMPTY = "Left out, because they are empty"
 NUMBERED = "Left out, because they count the rows"
 FILES = "Left out, because they name files that are not read"
+SAME_NAME = "Columns of one name, which leave_out omits together"
+ONE_CLASS = "Each set of words is one class, and no word is a label of its own"
 INDEX_NAME = re.compile(
     r"(^|[_ .-])[iI][dD]$|[a-z]I[dD]$"
     r"|^(?i:|unnamed: 0|index|idx|no\.?|nr\.?|#|s\.? ?no\.?|row|rownames?|column 1)$"
 )
 """Names of a column that may number the rows."""
+LIKE_A_DATE = re.compile(r"\d+ ?[./:-]")
 MOST_EXAMINED = 1000
-LEAST_ROWS, MOST_TEXTS = 10, 50
+LEAST_ROWS, MOST_TEXTS, LEAST_SETS = 10, 50, 6
 GUESS = "Predicted as a guess, because it is last; target=… sets another"
 FLAGS = dict.fromkeys(("0", "-1", "0.0", "False", "false"), False)
 FLAGS |= dict.fromkeys(("1", "1.0", "True", "true"), True)
@@ -242,7 +246,7 @@ def used_columns(
     target: str = "",
     table_count: int = 1,
 ) -> tuple[list[int], dict[str, list[str]]]:
-    """The columns that can be features or the target, and the names of the others by the reason.
+    """The columns that can be features or the target, and names of columns by what to say of them.
 
     Args:
         missing: Texts in lower case that mean no value.
@@ -251,6 +255,8 @@ def used_columns(
     """
     used = []
     unused: dict[str, list[str]] = {EMPTY: [], NUMBERED: [], FILES: []}
+    counts = Counter(names)
+    unused[SAME_NAME] = [name for name in names if name and counts[name] > 1]
     for n, (name, cells) in enumerate(zip(names, columns, strict=True)):
         is_empty = all(cell.casefold() in missing for cell in cells)
         is_index = (n == 0 and not name) or INDEX_NAME.search(name)
@@ -337,7 +343,7 @@ def are_classes(cells: Sequence[str], are_texts: bool) -> bool:
     if not repeats(cells) or len(values) < 2:
         return False
     if are_texts:
-        return len(values) <= MOST_TEXTS
+        return len(values) <= MOST_TEXTS and not all(map(LIKE_A_DATE.match, values))
     if not all(re.fullmatch(r"\d([.,]0*)?|10", value) for value in values):
         return False
     numbers = sorted({int(re.split("[.,]", value)[0]) for value in values})
@@ -474,15 +480,31 @@ def are_labels_of_folders(table: LabelTable, class_by_path: Mapping[str, str]) -
     return False
 
 
+def words_of(label: str) -> list[str]:
+    return re.split(r"[|;,]\s*|\s+", label)
+
+
 def several_labels(cells: Collection[str]) -> str:
     """A cell with several labels such as “haze primary”, if its words make others, too; else ""."""
     labels = sorted({*cells})
-    words = {label: re.split(r"[|;,]\s*|\s+", label) for label in labels}
+    words = {label: words_of(label) for label in labels}
     is_marked = any(re.search(r"\w[|;]\w", label) for label in labels)
     # Names of two words, such as those of birds, have more words than names.
     if is_marked or 2 * len({word for parts in words.values() for word in parts}) < len(labels):
         return next((label for label in labels if len(words[label]) > 1), "")
     return ""
+
+
+def sets_of_words(cells: Collection[str]) -> list[str]:
+    """The cells of two words or more, if there are fewer words than cells, and each is in several.
+
+    Names of birds or of streets have words of their own.
+    """
+    labels = sorted({*cells})
+    counts = Counter(word for label in labels for word in {*words_of(label)})
+    if LEAST_SETS <= len(labels) > len(counts) and min(counts.values()) > 1:
+        return [label for label in labels if len(words_of(label)) > 1]
+    return []
 
 
 def join_names(names: Collection[str]) -> str:
