@@ -19,6 +19,7 @@ import torch
 from PIL import Image
 
 from backend.records.library.preview import note_messages
+from backend.services.library.dataset_listing import SPLITS
 from backend.training.user_code import UserCodeError, load_loader
 from tests.gallery.datasets import GALLERY, Datasets, files, open_data
 
@@ -129,19 +130,31 @@ def test_pictures_in_no_list_are_left_out_and_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pictures", "masks"),
-    [("images", "masks"), ("train", "train_masks"), ("train", "trainannot"),
-     ("JPEGImages", "SegmentationClass"), ("img", "labels"), ("images", "annotations/trimaps")],
+    ("pictures", "masks", "end"),
+    [("images", "masks", "_mask"), ("train", "train_masks", ""), ("train", "trainannot", ""),
+     ("JPEGImages", "SegmentationClass", ""), ("img", "labels", ""),
+     ("images", "annotations/trimaps", ""), ("images", "labels", "_L"), ("images", "masks", "_gt"),
+     ("raw", "masks", "-1_object"), ("x/originals", "x/labels", ".label"),
+     ("images/train", "masks/train", ""), ("img/a/b", "gt/a/b", "_color"),
+     ("train/images", "train/masks", "_mask")],
 )  # fmt: skip
 def test_masks_in_a_folder_of_their_own_are_no_class(
-    tmp_path: Path, pictures: str, masks: str
+    tmp_path: Path, pictures: str, masks: str, end: str
 ) -> None:
-    content = {f"{pictures}/{n}.jpg": picture() for n in range(3)}
-    content |= {
-        f"{masks}/{n}{'_mask' if masks == 'masks' else ''}.png": picture() for n in range(3)
-    }
-    with pytest.raises(UserCodeError, match=r"(are sets|but only|but none)"):
+    content = {f"{pictures}/s {n}.jpg": picture() for n in range(3)}
+    content |= {f"{masks}/s {n}{end}.png": picture() for n in range(3)}
+    with pytest.raises(UserCodeError, match=r"3 of the pictures are masks of others .+ no loader"):
         open_data("image-folder", files(tmp_path / "d", **content), tmp_path)
+
+
+@pytest.mark.parametrize(("first", "second", "end"), [
+    ("with_mask", "without_mask", ""), ("without_mask", "with_mask", "-with-mask"),
+    ("real", "fake", "_fake"), ("gloves", "masks", "_L"), ("images", "photos", "_L"),
+    ("train/cat", "train/labels", ""),
+])  # fmt: skip
+def test_names_that_pair_make_no_masks_of_classes(first: str, second: str, end: str) -> None:
+    names = [f"{first}/{n}.png" for n in range(3)] + [f"{second}/{n}{end}.png" for n in range(3)]
+    assert SPLITS.masks_of(names) == []
 
 
 @pytest.mark.parametrize("names", [("with_mask", "without_mask"), ("masks", "gloves"),
@@ -150,6 +163,25 @@ def test_classes_named_like_masks_stay_classes(tmp_path: Path, names: tuple[str,
     datasets = open_data("image-folder", files(tmp_path / "d", **by_class(*names)), tmp_path)
     assert datasets.training.classes == sorted(names)
     assert sum(map(len, datasets)) == 10
+
+
+@pytest.mark.parametrize(
+    ("names", "classes"),
+    [
+        (["cat.0.jpg", "cat.1.jpg", "dog.0.jpg", "dog.1.jpg"], ["cat", "dog"]),
+        (["x/red fox_1.jpg", "x/red fox_2.jpg", "x/elk (1).jpg", "x/elk (2).jpg"],
+         ["elk", "red fox"]),
+        (["train/a1.png", "train/a2.png", "train/b1.png", "train/b2.png", *["test/1.png"] * 9],
+         ["a", "b"]),
+        (["IMG_1.jpg", "IMG_2.jpg"], []),
+        (["1.jpg", "2.jpg", "3.jpg"], []),
+        (["rose.jpg", "tulip.jpg"], []),
+        (["train_1.jpg", "train_2.jpg", "test_1.jpg", "test_2.jpg"], []),
+        (["a1.png", "a2.png", "b1.png", "b2.png", *(f"{n}.png" for n in range(5))], []),
+    ],
+)  # fmt: skip
+def test_classes_in_names_are_words_before_a_number(names: list[str], classes: list[str]) -> None:
+    assert SPLITS.classes_in_names(names) == classes
 
 
 def test_lists_of_darknet_are_the_sets_of_boxes(tmp_path: Path) -> None:
@@ -191,8 +223,10 @@ def test_a_class_without_pictures_is_named_and_no_class(tmp_path: Path) -> None:
         (by_class("rose"), "but none has one"),
         (by_class("rose") | {"1.png": picture()}, "but only “rose” has one"),
         (by_class("rose", folder="train/"), "but only “rose” has one"),
+        ({f"train/{name}.{n}.png": picture() for name in ("cat", "dog") for n in range(3)}
+         | {"test1/1.png": picture()}, "begin with cat, dog; if these are their classes, put"),
     ],
-)
+)  # fmt: skip
 def test_pictures_outside_class_folders_are_one_sentence(
     tmp_path: Path, content: Content, message: str
 ) -> None:

@@ -238,6 +238,10 @@ def test_numbers_are_classes_if_they_repeat_and_values_otherwise(tmp_path: Path)
         ({"x/new.jpg": picture(), "y/new.jpg": picture(),
           "t.csv": table("id,kind", *rows("{},{}", "a", "b"), "new,a")}, {},
          "t.csv, line 14: “new” may be x/new.jpg or y/new.jpg; write folder and suffix"),
+        ({"t.csv": table("id,kind,xmin,ymin,xmax,ymax", *rows("{},{},2,3,9,9", "a", "b"))}, {},
+         "t.csv has boxes, which are read in the forms of COCO, VOC and YOLO; convert it, or set"),
+        ({"sampleSubmission.csv": table("id,label", *rows("{},{}", "0", "1"))}, {},
+         "no table has the names of the pictures and their labels"),
     ],
 )  # fmt: skip
 def test_labels_that_cannot_be_used_are_one_sentence(
@@ -260,3 +264,46 @@ def test_a_picture_is_found_however_its_name_is_written(name: str) -> None:
     spellings += [path.upper()] if path.upper().casefold() == path.casefold() else []
     for spelling in spellings:
         assert pictures.find(spelling) == path
+
+
+def test_a_table_of_boxes_gives_labels_if_the_target_is_set(tmp_path: Path) -> None:
+    content = pictures("", *IDS) | {
+        "t.csv": table("id,kind,xmin,ymin,xmax,ymax", *rows("{},{},2,3,9,9", "a", "b"))
+    }
+    folder = files(tmp_path / "d", **content)
+    datasets = open_data("picture-table", folder, tmp_path, target="kind")
+    assert labels_of(datasets) == {f"{name}.jpg": "ab"[n % 2] for n, name in enumerate(IDS)}
+
+
+@pytest.mark.parametrize(
+    ("names", "are_boxes"),
+    [
+        ("filename,class,xmin,ymin,xmax,ymax", True),
+        ("image,X_Min,Y_Min,X_Max,Y_Max,label", True),
+        ("image,x1,y1,x2,y2", True),
+        ("image_id,width,height,bbox,source", True),
+        ("patientId,x,y,width,height,Target", True),
+        ("id,Left,Top,Right,Bottom", True),
+        ("Filename;Width;Height;Roi.X1;Roi.Y1;Roi.X2;Roi.Y2;ClassId", False),
+        ("id,x,y,label", False),
+        ("id,width,height,label", False),
+        ("id,xmin,xmax,label", False),
+    ],
+)
+def test_columns_of_boxes_are_known_by_their_names(names: str, are_boxes: bool) -> None:
+    assert LABELS.has_boxes(names.replace(";", ",").split(",")) is are_boxes
+
+
+@pytest.mark.parametrize(
+    ("name", "can_have_labels"),
+    [
+        ("sample_submission.csv", False), ("sampleSubmission.csv", False),
+        ("a/SampleSubmissionZeros.csv", False), ("sample-submission.csv", False),
+        ("samplesubmission.csv", False), ("submission.csv", False), ("Submission (1).csv", False),
+        ("gender_submission.csv", False), ("train_test_split.txt", False),
+        ("list_eval_partition.csv", False), ("submission/train.csv", True), ("train.csv", True),
+        ("samples.csv", True), ("sample.csv", True), ("submissive.csv", True),
+    ],
+)  # fmt: skip
+def test_samples_of_answers_have_no_labels(name: str, can_have_labels: bool) -> None:
+    assert LABELS.is_candidate(name) is can_have_labels

@@ -114,6 +114,9 @@ SHAPES: dict[str, tuple[Content, str, str]] = {
         {"train.csv": "Id,y2,x\n" + "".join(f"{n},{n % 3},{n * n}\n" for n in range(12)),
          "test.csv": "Id,x\n12,5\n13,7\n"}, "table",
         r"is y2\. Predicted, because test.csv lacks it.+ count the rows: 1 column \(Id\)"),
+    "a competition in camel case": (
+        {"train.csv": tables.flowers(), "sampleSubmission.csv": "id,label\n1,0\n"}, "table",
+        r": train\.csv with .+ are samples of answers: 1 file \(sampleSubmission\.csv\)\.$"),
     "pictures and many columns": (
         {**PHOTOS, "labels.csv": "file,label,b\n" + "".join(
             f"{name},{'xyz'[n % 3]},{n}\n" for n, name in enumerate(PHOTOS))},
@@ -230,6 +233,18 @@ MISFITS: dict[str, tuple[Content, str]] = {
         r"\(4 \.txt\): .+ \(X_test\.txt, y_test\.txt, y_train\.txt\); join them to one CSV"),
     "a table of one column": (
         {"a.csv": "x\n1\n2\n"}, r"\(1 \.csv\): a\.csv is no complete table; write a row"),
+    "pictures with masks": (
+        {f"{folder}{n}{end}.png": pictures.picture() for n in range(3)
+         for folder, end in (("images/", ""), ("labels/", "_L"))},
+        r"\(6 \.png\): 3 of the pictures are masks of others \(labels/0_L\.png, .+ reads masks;"),
+    "a table of boxes": (
+        {"i/1.png": pictures.picture(), "i/2.png": pictures.picture(),
+         "t.csv": "f,class,x1,y1,x2,y2\n1.png,a,1,1,2,2\n2.png,b,1,1,2,2\n"},
+        r"\(2 \.png, 1 \.csv\): t\.csv has boxes, .+ COCO, VOC and YOLO; convert it, or set"),
+    "classes in names and an answer": (
+        {f"train/{name}.{n}.png": pictures.picture() for name in ("cat", "dog") for n in range(3)}
+        | {"test1/1.png": pictures.picture(), "sampleSubmission.csv": "id,label\n1,0\n"},
+        r"\(7 \.png, 1 \.csv\): sampleSubmission\.csv has no labels; .+ begin with cat, dog; if"),
     "a table without suffix": (
         {"SMSSpam": "ham\tHello\n" * 5, "readme": "x"},
         r"\(2 without suffix\): SMSSpam has no suffix; give a table \.csv, \.tsv or \.txt"),
@@ -261,6 +276,8 @@ def date_table(*columns: str) -> str:
          {"target": "COLUMN"}),
         ({"t.csv": date_table("1,a", "2,b")}, {"dates": "ORDER"}),
         ({"t.csv": date_table('"1,234",a', '"5,678",b')}, {"dates": "ORDER", "decimal": "SIGN"}),
+        ({"t.csv": "".join(f"{'ab'[n % 2]},{n},{n / 7}\n" for n in range(12))},
+         {"target": "COLUMN"}),
         ({"t.csv": tables.flowers()}, {}),
         (picture_tables.kaggle(), {}),
     ],

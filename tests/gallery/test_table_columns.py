@@ -111,6 +111,59 @@ def test_import_and_loader_guess_a_target_with_a_word_or_ask(tmp_path: Path, for
     assert all(note["reason"].startswith(message) for note in guesses)
 
 
+def csv_rows(header: str, labels: str) -> str:
+    rows = (f"{n * n},{n},{label}" for n, label in enumerate(labels.split(";") * 4))
+    return "\n".join([header, *rows]) + "\n"
+
+
+SAME_NAME = "Columns of one name, which leave_out omits together"
+ONE_CLASS = "Each set of words is one class, and no word is a label of its own"
+BELOW_HEADER = "Read as units or names, as they are below the header"
+READINGS: dict[str, tuple[str, str, int, list[str]]] = {
+    "two columns of one name": (csv_rows("a,a,y", "x;z"), SAME_NAME, 2, ["x", "z"]),
+    "sets of words": (
+        csv_rows("a,b,tags", "haze road;clear;haze;clear road;clear water;haze water;water road"),
+        ONE_CLASS, 5,
+        ["clear", "clear road", "clear water", "haze", "haze road", "haze water", "water road"]),
+    "sets with bars": (
+        csv_rows("a,b,y", "a|b;a|c;a;b|c;b;c"), ONE_CLASS, 3, ["a", "a|b", "a|c", "b", "b|c", "c"]),
+    "names of two words": (
+        csv_rows("a,b,y", "red jay;blue jay;red kite;owl"), ONE_CLASS, 0,
+        ["blue jay", "owl", "red jay", "red kite"]),
+    "grades": (
+        csv_rows("a,b,y", "low;very low;high;very high"), ONE_CLASS, 0,
+        ["high", "low", "very high", "very low"]),
+    "questions below the names": (
+        csv_rows('Q1,Q2,Q3\nHow old?,How tall?,"Well,\nreally?"\n{1},{2},{3}', "Yes;No"),
+        BELOW_HEADER, 2, ["No", "Yes"]),
+    "units below": (csv_rows("a,b,y\n[cm],[g],-", "Yes;No"), BELOW_HEADER, 1, ["No", "Yes"]),
+    "columns without a name or values": (
+        "v1,v2,,\n" + "ham,at home,,\nspam,free,,\nham,later,,\n" * 4,
+        "Left out, because they are empty", 2, ["at home", "free", "later"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", READINGS)
+def test_import_and_loader_read_columns_alike(tmp_path: Path, form: str) -> None:
+    table, reason, count, classes = READINGS[form]
+    suggestion = suggest_loader({"a.csv": table})
+    assert suggestion is not None
+    assert suggestion.data_sizes["classes"] == len(classes)
+    assert (f"{reason}: {count} " in suggestion.message) is bool(count)
+    folder = files(tmp_path / "d", **{"a.csv": table})
+    training = open_data("table", folder, tmp_path, **suggestion.settings).training
+    assert training.classes == classes
+    counts = [note["count"] for note in training.reading_notes if note["reason"] == reason]
+    assert counts == [count] * bool(count)
+    assert suggestion.data_sizes["features"] == len(training[0][0])
+
+
+def test_a_target_has_a_name_of_its_own(tmp_path: Path) -> None:
+    folder = files(tmp_path / "d", **{"a.csv": csv_rows("a,a,y", "x;z")})
+    with pytest.raises(UserCodeError, match="2 columns are named “a”, so it is no target"):
+        open_data("table", folder, tmp_path, target="a")
+
+
 @pytest.mark.parametrize(
     ("header", "is_index"),
     [("Id", True), ("PassengerId", True), ("customer_id", True), ("", True), ("No", True),

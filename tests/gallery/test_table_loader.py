@@ -546,6 +546,30 @@ def test_a_column_of_texts_that_should_be_none_is_noted(cells: list[str], note: 
 
 
 @pytest.mark.parametrize(
+    ("cells", "mark"),
+    [
+        ([*["-200"] * 3, "0,8", "5,1", "3,2"], "“-200” is read as a number, and probably is a "
+         "missing mark (3 times); set missing_marks=-200"),
+        (["-200", "600", "-200", "2000", "-200", "900"], "“-200”"),
+        (["500", "1", "500", "2", "500", "3.5"], "“500”"),
+        (["-1000", "5", "-3", "-1000", "-1000.0", "4"], "“-1000”"),
+        (["9999", "1.5", "2"], "“9999” is read as a number, and probably is a missing mark (once)"),
+        (["-200", "0.8", "-200", "5.1"], ""),
+        (["-200", "-180", "-200", "-200", "40"], ""),
+        (["0", "0", "0", "1000", "1010"], ""),
+        (["-5", "-5", "-5", "10", "20"], ""),
+        (["100.5", "100.5", "100.5", "1", "2"], ""),
+        (["100", "100", "100", "80", "55"], ""),
+        (["200", "200", "200", "1"], ""),
+    ],
+)  # fmt: skip
+def test_a_repeated_number_beyond_all_others_is_noted(cells: list[str], mark: str) -> None:
+    note = format_of(cells).note
+    assert mark in note
+    assert ("missing mark" in note) is bool(mark)
+
+
+@pytest.mark.parametrize(
     ("cells", "settings", "value"),
     [
         (["1,234", "2,701"], {"decimal": "point"}, 1234),

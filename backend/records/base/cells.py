@@ -58,6 +58,7 @@ SUMMARY = re.compile(
     re.IGNORECASE,
 )
 """The first cell of a row below a table that sums it up."""
+BELOW_HEADER = "Read as units or names, as they are below the header"
 NOT_ALIKE = "Read as different, although only capitals or blanks differ"
 EPOCH = datetime.date(1970, 1, 1).toordinal()
 SAVE_AS_UTF8 = "save the file as “CSV UTF-8”"
@@ -404,15 +405,26 @@ def format_of(cells: Sequence[str], decimal: str = "", dates: str = "auto") -> F
 
 
 def mark_note(cells: Sequence[str], values: Sequence[float]) -> str:
-    """Name a number of nines beyond the range of all others: it probably means missing."""
-    for mark in sorted({cell for cell in cells if MARK.fullmatch(cell)}):
-        value = values[cells.index(mark)]
-        others = [other for other in values if other != value and math.isfinite(other)]
+    """Name a number well beyond the range of all others: it probably means missing.
+
+    Nines may occur once. Others are whole, as -200 in UCI's AirQuality, and are repeated.
+    """
+    numbers = [value for value in values if math.isfinite(value)]
+    for value in sorted({min(numbers, default=0.0), max(numbers, default=0.0)}):
+        others = [number for number in numbers if number != value]
         if len(set(others)) < 2:
             continue
         low, high = min(others), max(others)
-        if low - value > high - low or value - high > high - low:
-            return f"“{mark}” is read as a number, and probably is a missing mark"
+        distance, count = max(low - value, value - high), len(numbers) - len(others)
+        cell = cells[values.index(value)]
+        is_repeated = count >= 3 and abs(value) >= 99 and value == round(value)
+        is_outside = distance > 2 * (high - low) or value < 0 <= low
+        if (MARK.fullmatch(cell) and distance > high - low) or (is_repeated and is_outside):
+            times = "once" if count == 1 else f"{count} times"
+            return (
+                f"“{cell}” is read as a number, and probably is a missing mark ({times}); set "
+                f"missing_marks={cell}"
+            )
     return ""
 
 
@@ -445,7 +457,8 @@ def is_header(rows: Sequence[Sequence[str]]) -> bool:
         return balance > 0
     if not data_rows or any(NUMBER.fullmatch(cell) for row in data_rows for cell in row):
         return True
-    return not any(cell in column for cell, column in zip(first_row, zip(*data_rows)))
+    # Names may be absent, above columns of no values.
+    return not any(cell in column for cell, column in zip(first_row, zip(*data_rows)) if cell)
 
 
 def names_in_header(rows: Sequence[Sequence[str]]) -> tuple[list[str], int]:

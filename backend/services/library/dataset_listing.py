@@ -50,7 +50,12 @@ class Listing:
         self.read = read
         self.reads_left = 0
         paths = [PurePosixPath(file.path) for file in files if file.bytes]
-        self.paths = [path for path in paths if not path.name.startswith(".")]
+        paths = [path for path in paths if not path.name.startswith(".")]
+        others = [path for path in paths if not LABELS.is_submission(str(path))]
+        data_suffixes = SPLITS.PICTURES + SPLITS.TABLE_SUFFIXES
+        has_data = any(path.name.lower().endswith(data_suffixes) for path in others)
+        self.paths = others if has_data else paths
+        self.submissions = [path for path in paths if path not in {*self.paths}]
         self._names = [path.name.lower() for path in self.paths]
         self.names = frozenset(self._names)
         self.pictures = self.with_suffix(*SPLITS.PICTURES)

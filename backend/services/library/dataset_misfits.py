@@ -16,6 +16,7 @@ from backend.records.base.validation import sanitize
 from backend.records.library.item import FileEntry
 from backend.services.library.dataset_listing import (
     ALL_TABLES,
+    LABELS,
     LONG_HEAD,
     MAX_READS,
     SPLITS,
@@ -35,7 +36,9 @@ def misfit_message(files: Sequence[FileEntry], read: ReadBytes) -> str:
     """Return what the files of a dataset are that no loader fits, and what to do."""
     listing = Listing(files, read)
     listing.reads_left = MAX_READS
-    suffixes = Counter(path.suffix.lower() or "without suffix" for path in listing.paths)
+    suffixes = Counter(
+        path.suffix.lower() or "without suffix" for path in [*listing.paths, *listing.submissions]
+    )
     counts = [f"{number_format.count(n)} {suffix}" for suffix, n in suffixes.most_common()]
     content = f"these files ({short_list(counts)})" if counts else "a dataset without files"
     hint = f"{_FORMS}; convert the data, or import a loader of your own"
@@ -89,12 +92,24 @@ def _bare_names(listing: Listing) -> str:
     )
 
 
+def _box_tables(listing: Listing) -> str:
+    tables = [*listing.with_suffix(*ALL_TABLES), *listing.with_suffix(".txt")]
+    for path in tables[: MAX_READS // 2] if listing.pictures else ():
+        header = listing.head(path).partition(b"\n")[0].decode("utf-8", "replace")
+        if LABELS.has_boxes(re.split(r"[,;\t|]", header)):
+            return str(LABELS.box_advice(path.name))
+    return ""
+
+
 def _bare_pictures(listing: Listing) -> str:
-    advice = (
+    if not listing.pictures:
+        return ""
+    samples = f"{short_list([path.name for path in listing.submissions])} has no labels; "
+    advice = SPLITS.advice_without_classes([*map(str, listing.pictures)]) or (
         "put the pictures into a folder for each class, or add a table with the label of each "
         "picture, or import a loader of your own"
     )
-    return advice if listing.pictures else ""
+    return f"{samples if listing.submissions else ''}{advice}"
 
 
 def _bare_tables(listing: Listing) -> str:
@@ -111,6 +126,7 @@ _NEAR_MISSES: tuple[Callable[[Listing], str], ...] = (
     _json_lines,
     _text_folders,
     _separate_targets,
+    _box_tables,
     _bare_pictures,
     _bare_names,
     _bare_tables,

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from backend.base.log import suppress, swallowed
 from backend.records.base import number_format
 from backend.records.base.cells import (
+    BELOW_HEADER,
     ENCODING_NOTES,
     MISSING_NUMBERS,
     MISSING_VALUES,
@@ -32,6 +33,7 @@ from backend.records.base.cells import (
     format_of,
     is_header,
     like_pairs,
+    names_in_header,
     rows_of,
     sign_of,
     title_count,
@@ -87,7 +89,12 @@ def recognize_shape(files: Sequence[FileEntry], read: ReadBytes) -> Suggestion |
             continue
         if match is not None:
             messages = [f"This looks like {title}: {sanitize(match.detail, 400)}."]
-            messages += [note.message for note in match.notes if note.count]
+            samples = [path.as_posix() for path in listing.submissions]
+            left_out = ReadingNote.from_names(
+                "Left out, because they are samples of answers", samples, "file"
+            )
+            notes = [*match.notes, left_out]
+            messages += [note.message for note in notes if note.count]
             return Suggestion(
                 entry,
                 title,
@@ -229,26 +236,28 @@ def _picture_table(listing: Listing) -> _ShapeMatch | None:
             is_whole = is_whole and not _is_cut(head)
             rows, _, _ = _rows(head)
         if len(rows) > 1 and len({len(row) for row in rows}) == 1:
-            names, count = rows[0], 1
-            if not is_header(rows):
-                names, count = [f"column {n}" for n in range(1, len(rows[0]) + 1)], 0
+            names, count = _header(rows)
             columns = [[*column] for column in zip(*rows[count:], strict=True)]
             labels = [f"{path.name}, row {n}" for n in range(len(rows) - count)]
             tables.append(LABELS.NamedColumns(path.as_posix(), names, columns, labels))
     table = LABELS.find_labels(tables, pictures)
+    if table is None or any(LABELS.has_boxes(t.names) for t in tables if t.path in table.paths):
+        return None
     samples, _ = SPLITS.sort_by_class(paths)
-    if table is None or LABELS.are_labels_of_folders(table, {p: name for p, name, _ in samples}):
+    if LABELS.are_labels_of_folders(table, {p: name for p, name, _ in samples}):
         return None
     sizes = _common_size(listing, [PurePosixPath(path) for path in paths])
     labelled_paths = {path for row in table.rows for path in row.pictures}
     detail = f"{short_list(table.paths)} and {_plural(len(paths), 'picture')}"
     data_sizes = dict(sizes)
     open_columns: Sequence[str] = ()
+    word_sets: Sequence[str] = ()
     open_settings = {}
     try:
         label_columns, cells = LABELS.choose_label(table)
         detail += f"; predicted is {short_list(label_columns)}"
         classes = {cell for cell in cells if cell.casefold() not in MISSING_VALUES}
+        word_sets = LABELS.sets_of_words(classes)
         if 2 * len(classes) <= len(cells) and len(classes) > 1:
             data_sizes["classes"] = len(classes)
     except ValueError as error:
@@ -259,6 +268,7 @@ def _picture_table(listing: Listing) -> _ShapeMatch | None:
     others = [path for path in paths if path not in labelled_paths] if is_whole else []
     notes = [
         ReadingNote.from_names("Choose the one to predict, as target", open_columns, "column"),
+        ReadingNote.from_names(LABELS.ONE_CLASS, word_sets, "class"),
         ReadingNote.from_names(
             "Left out, because they are no pictures of the dataset", lost, "row"
         ),
@@ -354,7 +364,7 @@ def _table(listing: Listing) -> _ShapeMatch | None:
             notes.append(ReadingNote.from_names(ENCODING_NOTES[encoding], [path.name]))
         tests = [p for p in tables if SPLITS.part_of(p.name) == "test" and p != path]
         test_rows = {p.name: _rows(listing.head(p, LONG_HEAD))[0] for p in tests[:_MAX_TESTS]}
-        test_names = {p: r[0] for p, r in test_rows.items() if len(r) > 1 and is_header(r)}
+        test_names = {p: _header(r)[0] for p, r in test_rows.items() if r and _header(r)[1]}
         other_paths = [p.as_posix() for p in listing.paths if p not in tables]
         others = LABELS.PictureNames(other_paths)
         return _columns(names, rows, notes, test_names, others)
@@ -376,6 +386,13 @@ def _rows(head: bytes) -> tuple[list[list[str]], list[str], str]:
     return rows[: len(rows) - footer_count(rows)], titles, delimiter
 
 
+def _header(rows: list[list[str]]) -> tuple[list[str], int]:
+    """Return the names of the columns as the loader does, and the number of rows with them."""
+    if len(rows) > 1 and is_header(rows):
+        return names_in_header(rows)
+    return [f"column {number}" for number in range(1, len(rows[0]) + 1)], 0
+
+
 def _columns(
     file_names: str,
     rows: list[list[str]],
@@ -389,8 +406,10 @@ def _columns(
         test_names: The columns of tables for testing, by their path.
         others: The `PictureNames` of files that are no tables.
     """
-    body = rows[1:] or rows
-    columns = [[*column] for column in zip(*body, strict=True)]
+    titles, header_count = _header(rows)
+    columns = [[*column] for column in zip(*rows[header_count:], strict=True)]
+    below_header = ["; ".join(filter(None, row)) for row in rows[1:header_count]]
+    notes.append(ReadingNote.from_names(BELOW_HEADER, below_header, "row"))
     decimal = sign_of(columns)
     formats = [_format(column, decimal) for column in columns]
     missing = [MISSING_VALUES if f.kind == "texts" else MISSING_NUMBERS for f in formats]
@@ -400,8 +419,6 @@ def _columns(
     ]
     is_missing = sum(map(len, known_cells)) < sum(map(len, columns))
     missing_note = ", some values missing, which become the mean of their column"
-    is_named = len(rows) > 1 and is_header(rows)
-    titles = rows[0] if is_named else [f"column {number + 1}" for number in range(len(rows[0]))]
     used_columns, unused = LABELS.used_columns(titles, columns, MISSING_NUMBERS, others)
     target, reason, question = -1, "", ""
     possible_targets = used_columns or [len(titles) - 1]
@@ -424,6 +441,8 @@ def _columns(
     is_class = is_text or (is_whole and repeat and len(classes) <= _MAX_CLASSES)
     if len(classes) > 1 and is_class and not question:
         sizes["classes"] = len(classes)
+        word_sets = LABELS.sets_of_words(classes) if is_text else []
+        notes.append(ReadingNote.from_names(LABELS.ONE_CLASS, word_sets, "class"))
     settings = {"missing": "mean"} if is_missing else {}
     notes += [ReadingNote.from_names(note, names, "column") for note, names in unused.items()]
     notes += [

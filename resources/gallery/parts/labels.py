@@ -4,14 +4,22 @@ import itertools
 import os
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
 
 from splits import CONTAINER, part_of, part_of_folder
 
-NO_LABELS = re.compile(r"(^|[^a-z])(submissions?|(eval_)?partition|train_test_split)([^a-z]|$)")
-"""Words in the name of a file whose labels are samples of an answer, or sets."""
+SUBMISSION = re.compile(r"(^|[^a-z])(sample)?submissions?([^a-z]|$)")
+"""Words in the name of a file whose labels are samples of an answer."""
+NO_LABELS = re.compile(r"(^|[^a-z])((eval_)?partition|train_test_split)([^a-z]|$)")
+"""Words in the name of a file whose labels are sets."""
+BOX_COLUMNS = (
+    {"xmin", "ymin", "xmax", "ymax"}, {"x1", "y1", "x2", "y2"}, {"left", "top", "right", "bottom"},
+    {"x", "y", "width", "height"}, {"x", "y", "w", "h"}, {"bbox"}, {"bboxes"}, {"boundingbox"},
+)  # fmt: skip
+"""Names of columns, without signs, that are the sides of a box."""
 SPLIT_COLUMNS = {"split", "set", "subset", "usage", "partition", "dataset", "data set", "data_set"}
 LABEL_COLUMNS = (
     *("label", "labels", "class_name", "classname", "class name", "class", "classes"),
@@ -21,13 +29,16 @@ LABEL_COLUMNS = (
 EMPTY = "Left out, because they are empty"
 NUMBERED = "Left out, because they count the rows"
 FILES = "Left out, because they name files that are not read"
+SAME_NAME = "Columns of one name, which leave_out omits together"
+ONE_CLASS = "Each set of words is one class, and no word is a label of its own"
 INDEX_NAME = re.compile(
     r"(^|[_ .-])[iI][dD]$|[a-z]I[dD]$"
     r"|^(?i:|unnamed: 0|index|idx|no\.?|nr\.?|#|s\.? ?no\.?|row|rownames?|column 1)$"
 )
 """Names of a column that may number the rows."""
+LIKE_A_DATE = re.compile(r"\d+ ?[./:-]")
 MOST_EXAMINED = 1000
-LEAST_ROWS, MOST_TEXTS = 10, 50
+LEAST_ROWS, MOST_TEXTS, LEAST_SETS = 10, 50, 6
 GUESS = "Predicted as a guess, because it is last; target=… sets another"
 FLAGS = dict.fromkeys(("0", "-1", "0.0", "False", "false"), False)
 FLAGS |= dict.fromkeys(("1", "1.0", "True", "true"), True)
@@ -139,8 +150,31 @@ class LabelTable(NamedTuple):
 
 def is_candidate(path: str) -> bool:
     """Whether the file of a name can have labels."""
-    name = path.replace("\\", "/").rpartition("/")[2].lower()
-    return not NO_LABELS.search(name)
+    return not NO_LABELS.search(words_of_name(path)) and not is_submission(path)
+
+
+def is_submission(path: str) -> bool:
+    """Whether a file is named as a sample of an answer, such as sampleSubmission.csv."""
+    return bool(SUBMISSION.search(words_of_name(path)))
+
+
+def words_of_name(path: str) -> str:
+    """The name of a file in lower case, with _ between the words of camelCase."""
+    name = path.replace("\\", "/").rpartition("/")[2]
+    return re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+
+def has_boxes(names: Collection[str]) -> bool:
+    """Whether columns are the sides of boxes."""
+    plain_names = {re.sub(r"\W|_", "", name.casefold()) for name in names}
+    return any(columns <= plain_names for columns in BOX_COLUMNS)
+
+
+def box_advice(path: str) -> str:
+    return (
+        f"{path} has boxes, which are read in the forms of COCO, VOC and YOLO; convert it, or set "
+        "target of the loader picture-table to read one label for each picture"
+    )
 
 
 def without_header(table: NamedColumns) -> NamedColumns:
@@ -212,7 +246,7 @@ def used_columns(
     target: str = "",
     table_count: int = 1,
 ) -> tuple[list[int], dict[str, list[str]]]:
-    """The columns that can be features or the target, and the names of the others by the reason.
+    """The columns that can be features or the target, and names of columns by what to say of them.
 
     Args:
         missing: Texts in lower case that mean no value.
@@ -221,6 +255,8 @@ def used_columns(
     """
     used = []
     unused: dict[str, list[str]] = {EMPTY: [], NUMBERED: [], FILES: []}
+    counts = Counter(names)
+    unused[SAME_NAME] = [name for name in names if name and counts[name] > 1]
     for n, (name, cells) in enumerate(zip(names, columns, strict=True)):
         is_empty = all(cell.casefold() in missing for cell in cells)
         is_index = (n == 0 and not name) or INDEX_NAME.search(name)
@@ -307,7 +343,7 @@ def are_classes(cells: Sequence[str], are_texts: bool) -> bool:
     if not repeats(cells) or len(values) < 2:
         return False
     if are_texts:
-        return len(values) <= MOST_TEXTS
+        return len(values) <= MOST_TEXTS and not all(map(LIKE_A_DATE.match, values))
     if not all(re.fullmatch(r"\d([.,]0*)?|10", value) for value in values):
         return False
     numbers = sorted({int(re.split("[.,]", value)[0]) for value in values})
@@ -444,15 +480,31 @@ def are_labels_of_folders(table: LabelTable, class_by_path: Mapping[str, str]) -
     return False
 
 
+def words_of(label: str) -> list[str]:
+    return re.split(r"[|;,]\s*|\s+", label)
+
+
 def several_labels(cells: Collection[str]) -> str:
     """A cell with several labels such as “haze primary”, if its words make others, too; else ""."""
     labels = sorted({*cells})
-    words = {label: re.split(r"[|;,]\s*|\s+", label) for label in labels}
+    words = {label: words_of(label) for label in labels}
     is_marked = any(re.search(r"\w[|;]\w", label) for label in labels)
     # Names of two words, such as those of birds, have more words than names.
     if is_marked or 2 * len({word for parts in words.values() for word in parts}) < len(labels):
         return next((label for label in labels if len(words[label]) > 1), "")
     return ""
+
+
+def sets_of_words(cells: Collection[str]) -> list[str]:
+    """The cells of two words or more, if there are fewer words than cells, and each is in several.
+
+    Names of birds or of streets have words of their own.
+    """
+    labels = sorted({*cells})
+    counts = Counter(word for label in labels for word in {*words_of(label)})
+    if LEAST_SETS <= len(labels) > len(counts) and min(counts.values()) > 1:
+        return [label for label in labels if len(words_of(label)) > 1]
+    return []
 
 
 def join_names(names: Collection[str]) -> str:

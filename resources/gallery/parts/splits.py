@@ -4,8 +4,8 @@ import functools
 import itertools
 import os
 import re
-from collections import defaultdict
-from collections.abc import Collection, Hashable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Hashable, Mapping, Sequence
 
 PARTS = {
     "train": "training", "training": "training", "trainval": "training",
@@ -36,14 +36,15 @@ MASK_FOLDER = re.compile(
     re.IGNORECASE,
 )
 CONTAINER = re.compile(
-    r"(^|[^a-z])((jpeg)?images?|imgs?|pictures?|photos?|frames?|jpe?g|png|parts?|batch)([^a-z]|$)",
+    r"(^|[^a-z])((jpeg)?images?|imgs?|pictures?|photos?|frames?|jpe?g|png|parts?|batch"
+    r"|originals?|raw|rgb|inputs?)([^a-z]|$)",
     re.IGNORECASE,
 )
 """Words in the name of a folder with pictures of all classes."""
 
 
 def masks_of(paths: Collection[str]) -> list[str]:
-    """The masks of pictures: a_mask.png and a_mask_1.png beside a.jpg, or masks/a.png of images/a.
+    """The masks of pictures: a_mask.png beside a.jpg; masks/a.png or masks/a_L.png of images/a.jpg.
 
     In other folders equal names say nothing: of cats/1.jpg and masks/1.jpg each is a sample.
     """
@@ -52,20 +53,78 @@ def masks_of(paths: Collection[str]) -> list[str]:
     folders: dict[str, set[str]] = defaultdict(set)
     for stem in all_stems:
         parent, _, name = stem.rpartition("/")
-        folders[name].add(parent.rpartition("/")[2])
+        folders[name].add(parent)
     masks = []
     for path, stem in stems.items():
         parent, _, name = stem.rpartition("/")
         plain_name = MASK.sub("", name)
         is_beside = plain_name != name and f"{parent}/{plain_name}".lstrip("/") in all_stems
-        has_picture = bool(MASK_FOLDER.search(parent)) and any(
-            part_of(folder) or CONTAINER.search(folder)
-            for folder in folders.get(plain_name, set()) | folders[name]
-            if not MASK_FOLDER.search(folder)
-        )
-        if is_beside or has_picture:
+        if is_beside or has_picture(parent, name, folders):
             masks.append(path)
     return masks
+
+
+def has_picture(parent: str, name: str, folders: Mapping[str, Collection[str]]) -> bool:
+    """Whether a folder such as images has the picture of a file in one such as masks.
+
+    Args:
+        folders: The folders that have a picture, by its name.
+    """
+    parents = parent.split("/")
+    levels = [level for level, folder in enumerate(parents) if MASK_FOLDER.search(folder)]
+    # Of 1_2.png in masks the picture may be 1.jpg.
+    names = {name, *(name[: match.start()] for match in re.finditer("[ _.-]", name))}
+    siblings = [
+        sibling_folder(parents, folder.split("/"), level)
+        for level in levels
+        for picture_name in names
+        for folder in folders.get(picture_name, ())
+    ]
+    return any(
+        (part_of(sibling) or CONTAINER.search(sibling)) and not MASK_FOLDER.search(sibling)
+        for sibling in siblings
+    )
+
+
+def sibling_folder(parents: list[str], others: list[str], level: int) -> str:
+    """The folder of other parents that is beside that at a level, "" if none is."""
+    if level == len(parents) - 1:
+        return others[-1]
+    # Of masks/train/a.png the picture is in images/train.
+    rest = others[:level] + others[level + 1 :]
+    return others[level] if rest == parents[:level] + parents[level + 1 :] else ""
+
+
+def classes_in_names(paths: Sequence[str]) -> list[str]:
+    """The words with which most names begin, such as cat and dog of cat.0.jpg and dog_1.jpg.
+
+    Each is in several names. Pictures for testing may have other names.
+    """
+    names = [
+        re.split(r"[\\/]", path)[-1] for path in paths if part_of(os.path.dirname(path)) != "test"
+    ]
+    first_words = [re.split(r"[\d.]", name)[0].strip(" _-(") for name in names]
+    counts = Counter(word for word in first_words if word and not part_of_folder(word))
+    words = sorted(word for word, count in counts.items() if count > 1)
+    is_most = 2 * sum(counts[word] for word in words) > len(names)
+    return words if len(words) > 1 and is_most else []
+
+
+def advice_without_classes(paths: Sequence[str]) -> str:
+    """What pictures without a folder for each class are and what to do, "" if it is not known."""
+    masks = sorted(masks_of(paths))
+    if masks:
+        return (
+            f"{len(masks)} of the pictures are masks of others ({', '.join(masks[:3])}), and "
+            "no loader of the gallery reads masks; import a loader of your own"
+        )
+    words = classes_in_names(paths)
+    if words:
+        return (
+            f"the names of the pictures begin with {', '.join(words[:3])}; if these are their "
+            "classes, put the pictures into a folder for each"
+        )
+    return ""
 
 
 def part_of_folder(name: str) -> str:

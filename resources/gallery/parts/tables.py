@@ -8,6 +8,7 @@ from unicodedata import normalize
 
 import numpy
 from cells import (
+    BELOW_HEADER,
     DELIMITERS,
     ENCODING_NOTES,
     NOT_ALIKE,
@@ -24,6 +25,7 @@ from cells import (
     title_count,
     usual_spellings,
 )
+from labels import ONE_CLASS, sets_of_words
 from notes import Notes
 
 MOST_CLASSES = 50
@@ -86,8 +88,7 @@ def read_table(
     names, count = numbered_names(len(rows[0])), 0
     if has_names:
         names, count = names_in_header(rows)
-        more_labels = row_labels[1:count]
-        notes.add("Read as units or names, as they are below the header", more_labels, "row")
+        notes.add(BELOW_HEADER, row_labels[1:count], "row")
     rows, row_labels = rows[count:], row_labels[count:]
     if not rows:
         raise ValueError(f"{file} has a header and no rows")
@@ -161,6 +162,7 @@ def target_of(
         "class",
     )
     other_pairs = [pair for pair in other_pairs if len({spellings[text] for text in pair}) > 1]
+    notes.add(ONE_CLASS, sets_of_words(cells), "class")
     notes.add(NOT_ALIKE, [" and ".join(pair) for pair in other_pairs], "class")
     texts, classes = numpy.unique([spellings[cell] for cell in cells], return_inverse=True)
     return classes.astype(numpy.int64), texts.tolist()

@@ -12,6 +12,7 @@ from notes import Notes
 from picture_set import PictureSet
 from splits import (
     PICTURES,
+    advice_without_classes,
     files,
     masks_of,
     other_files,
@@ -38,6 +39,10 @@ class UserDataset(PictureSet):
         notes = Notes()
         samples = find_samples(folder, notes)
         self.classes = sorted({name for _, name, _ in samples})
+        if len(self.classes) < 2 or all(map(part_of, self.classes)):
+            advice = advice_without_classes(files(folder, *PICTURES))
+            if advice:
+                raise ValueError(advice)
         # Nor do names such as cars_train and cars_test make classes.
         if self.classes and all(map(part_of, self.classes)):
             raise ValueError(

@@ -13,8 +13,10 @@ from labels import (
     LabelTable,
     NamedColumns,
     PictureNames,
+    box_advice,
     choose_label,
     find_labels,
+    has_boxes,
     is_candidate,
     join_names,
     parts_of_lists,
@@ -118,6 +120,9 @@ def read_labels(
     if table is None:
         reason = f": {next(iter(errors.values()))}" if errors else ""
         raise ValueError(f"no table has the names of the pictures and their labels{reason}")
+    boxes = [t.path for t in tables if t.path in table.paths and has_boxes(t.names)]
+    if boxes and not TARGET:
+        raise ValueError(box_advice(boxes[0]))
     listed, lists = parts_of_lists(folder, table.other_paths, pictures)
     notes.add("Read as lists of the sets", lists, "file")
     unlabelled += [path for path in table.other_paths if path not in lists]

@@ -187,6 +187,11 @@ class Table:
         for reason, names in unused.items():
             self.notes.add(reason, names, "column")
         used = [n for n in used if self.names[n] not in leave_out]
+        if TARGET and self.names.count(TARGET) > 1:
+            raise ValueError(
+                f"{self.names.count(TARGET)} columns are named “{TARGET}”, so it is no target; "
+                "rename one"
+            )
         if TARGET and self.names.index(TARGET) not in used:
             raise ValueError(f"the target column “{TARGET}” is left out, or has no values")
         if len(used) < 2:
