@@ -62,6 +62,8 @@ BELOW_HEADER = "Read as units or names, as they are below the header"
 NOT_ALIKE = "Read as different, although only capitals or blanks differ"
 EPOCH = datetime.date(1970, 1, 1).toordinal()
 SAVE_AS_UTF8 = "save the file as “CSV UTF-8”"
+ENCODING_LINES = 10_000
+"""Lines with bytes beyond ASCII that are examined for their alphabet."""
 ENCODING_NOTES = {
     "cp932": "Read in the Japanese encoding of Windows, cp932",
     "cp1251": "Read in the Cyrillic encoding of Windows, cp1251",
@@ -110,16 +112,21 @@ def encoding_of(content: bytes) -> str:
     japanese_text = content.decode("cp932") if can_decode(content, "cp932") else ""
     if japanese_text and (KANJI.search(content) or KANA.search(japanese_text)):
         return "cp932"
-    words = [word for line in lines.values() for word in WORD.findall(line) if max(word) >= 0xC0]
+    sample = [*lines.items()][:ENCODING_LINES]
+    words = [word for _, line in sample for word in WORD.findall(line) if max(word) >= 0xC0]
     letters = b"".join(words)
     vowel_count = sum(map(letters.count, CYRILLIC_VOWELS))
     is_cyrillic = all(map(CYRILLIC_WORD.fullmatch, words)) and len(letters) > 2 * len(words)
     if is_cyrillic and 10 * vowel_count > 3 * len(letters) and can_decode(content, "cp1251"):
         return "cp1251"
-    wrong_lines = [
-        n for n, line in lines.items() if UTF8_ACCENT.search(line) or not can_decode(line, "cp1252")
-    ]
-    strange_lines = [n for n, line in lines.items() for _ in NOT_WESTERN.findall(line)]
+    wrong_lines = []
+    if UTF8_ACCENT.search(content) or not can_decode(content, "cp1252"):
+        wrong_lines = [
+            n
+            for n, line in lines.items()
+            if UTF8_ACCENT.search(line) or not can_decode(line, "cp1252")
+        ]
+    strange_lines = [n for n, line in sample for _ in NOT_WESTERN.findall(line)]
     if wrong_lines or (strange_lines and 2 * len(strange_lines) >= len(words)):
         first_line = min(wrong_lines + strange_lines)
         raise ValueError(f"line {first_line} is in an unknown encoding; {SAVE_AS_UTF8}")
