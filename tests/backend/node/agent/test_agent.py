@@ -187,9 +187,6 @@ def test_f32_f34_the_agent_waits_for_a_missing_data_root(
     last = wait_for_heartbeats(folder)
     moved_root = root.path.with_name("away")
     root.path.rename(moved_root)
-    wait_for(
-        lambda: not any(name.endswith(".tmp") for name in os.listdir(moved_root / "nodes/gpu1"))
-    )
     root.path.mkdir()  # where nothing is mounted, nothing may be written
     assert agent.poll() is None
     root.path.rmdir()
