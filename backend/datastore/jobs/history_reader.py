@@ -177,13 +177,14 @@ def _read(data: bytes, cursor: HistoryCursor) -> tuple[HistoryUpdate, HistoryCur
         return values if keeps_all else values[keep]
 
     lowest_step = int(first_steps.min())
-    # A metric that is only in replaced blocks has another name since.
-    names = {
-        name
-        for block, is_kept in zip(blocks, np.logical_or.reduceat(keep, starts), strict=True)
-        if is_kept
-        for name in map(_name, block.openings)
-    }
+    names = {*columns}
+    if not keeps_all:
+        # A metric that is only in replaced blocks has another name since.
+        are_kept = np.logical_or.reduceat(keep, starts)
+        layouts = {
+            block.openings for block, is_kept in zip(blocks, are_kept, strict=True) if is_kept
+        }
+        names = {name for layout in layouts for name in map(_name, layout) if name is not None}
     update = HistoryUpdate(
         steps=select(steps),
         epochs=select(np.repeat([block.epoch for block in blocks], counts)),
